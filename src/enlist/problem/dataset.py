@@ -33,7 +33,9 @@ class Dataset:
         for part in ("train", "test"):
             x, y = getattr(self, f"x_{part}"), getattr(self, f"y_{part}")
             if len(x) != len(y):
-                raise BadInput(f"{self.name}: x_{part} has {len(x)} rows but y_{part} has {len(y)}: they must agree")
+                raise BadInput(
+                    f"{self.name}: x_{part} has {len(x)} rows but y_{part} has {len(y)}: they must agree"
+                )
             if len(x) == 0:
                 raise BadInput(f"{self.name}: x_{part} is empty: at least one row is needed")
         if self.x_train.shape[1:] != self.x_test.shape[1:]:
@@ -44,4 +46,6 @@ class Dataset:
         for key, rows in (("worker", len(self.x_train)), ("worker_test", len(self.x_test))):
             held = getattr(self, key)
             if held is not None and len(held) != rows:
-                raise BadInput(f"{self.name}: {key} has {len(held)} entries for {rows} rows: one for each row is needed")
+                raise BadInput(
+                    f"{self.name}: {key} has {len(held)} entries for {rows} rows: one for each row is needed"
+                )

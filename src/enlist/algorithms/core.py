@@ -1,0 +1,233 @@
+"""What an algorithm is, and the parts that algorithms share: the local loop, the mean, the server's step.
+
+An algorithm is a few pure functions over pytrees, written once and run three ways: simulated, sharded over
+devices, deployed. This module knows nothing of files, clocks or networks.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from enlist.algorithms.work import Batch, LocalWork
+from enlist.problem.objective import Objective
+
+Tree = Any
+Scalar = Float[Array, ""]
+# The largest number of rows whose gradient is taken at once when a full gradient is asked for.
+FULL_GRADIENT_ROWS = 1024
+
+
+class PerStep(NamedTuple):
+    """A worker rate that changes within the round: `schedule(t, k)` for local step k of round t."""
+
+    schedule: Callable[[Int[Array, ""], Int[Array, ""]], Any]
+
+
+Rate = float | Callable[[Int[Array, ""]], Any] | PerStep
+
+
+class WorkerData(NamedTuple):
+    """One worker's view of the examples: its rows are `order[offset : offset + size]` of `x` and `y`.
+
+    `size` is a Python int where all workers hold equally many rows; `steps` likewise. `capacity` bounds `size`.
+    """
+
+    x: Array
+    y: Array
+    order: Int[Array, "held"]
+    offset: Int[Array, ""] | int
+    size: Int[Array, ""] | int
+    capacity: int
+    steps: Int[Array, ""] | int
+
+    def take(self, positions: Int[Array, "batch"]) -> tuple[Array, Array]:
+        """Examples at these positions among the worker's own rows."""
+        rows = self.order[self.offset + positions]
+        return self.x[rows], self.y[rows]
+
+
+class Context(NamedTuple):
+    """What a round knows without its being sent.
+
+    Args:
+        t: the round, from 0.
+        objective: the loss and its gradient.
+        work: how much a worker does: `Steps` or `Epochs`.
+        rates: the learning rates of this round by name; a `PerStep` rate is a function of the local step.
+    """
+
+    t: Int[Array, ""]
+    objective: Objective
+    work: LocalWork
+    rates: Mapping[str, Any]
+
+
+class Reply(NamedTuple):
+    """What a worker gives back: `message` travels, `worker_state` stays with it."""
+
+    message: Tree
+    weight: Scalar
+    worker_state: Tree
+    stats: "LocalStats"
+
+
+class LocalStats(NamedTuple):
+    """Mean loss over the local steps, and how many there were."""
+
+    loss: Scalar
+    steps: Int[Array, ""]
+
+
+class Aggregate(NamedTuple):
+    """What the server works on: the weighted mean of the decoded messages.
+
+    Args:
+        mean: sum_i w_i s_i / sum_i w_i over the cohort.
+        weight: sum_i w_i.
+        count: |S_t|, counted with repetition.
+        workers: m.
+    """
+
+    mean: Tree
+    weight: Scalar
+    count: Scalar
+    workers: int
+
+
+class Algorithm(NamedTuple):
+    """One algorithm, as drawn in docs/architecture.md. Rates are data; everything else is code."""
+
+    name: str
+    init_server: Callable[[Tree, int], Tree]
+    init_worker: Callable[[Tree], Tree]
+    broadcast: Callable[[Tree], Tree]
+    local: Callable[[Context, Key[Array, ""], Tree, Tree, WorkerData], Reply]
+    decode: Callable[[Tree], Tree]
+    server: Callable[[Context, Key[Array, ""], Tree, Aggregate], Tree]
+    params: Callable[[Tree], Tree]
+    rates: Mapping[str, Rate]
+
+
+def rates_at(rates: Mapping[str, Rate], t: Int[Array, ""]) -> dict[str, Any]:
+    """The rates of round t: schedules are evaluated at the round, a `PerStep` is bound to it."""
+
+    def at(rate: Rate) -> Any:
+        if isinstance(rate, PerStep):
+            return lambda k: rate.schedule(t, k)
+        return jnp.asarray(rate(t), jnp.float32) if callable(rate) else rate
+
+    return {name: at(rate) for name, rate in rates.items()}
+
+
+def gradient(objective: Objective, params: Tree, data: WorkerData, batch: Batch) -> tuple[Scalar, Tree]:
+    """Loss and gradient of F_i on one batch; padding has no weight."""
+    places = len(batch.positions)
+    weights = (jnp.arange(places) < batch.count) / batch.count.astype(jnp.float32)
+    return objective.loss_and_grad(params, *data.take(batch.positions), weights)
+
+
+def full_gradient(objective: Objective, params: Tree, data: WorkerData) -> tuple[Scalar, Tree]:
+    """Loss and gradient of F_i on all the worker's rows, a bounded number of rows at a time."""
+    rows = min(data.capacity, FULL_GRADIENT_ROWS)
+
+    def add(i: Int[Array, ""], total: tuple[Scalar, Tree]) -> tuple[Scalar, Tree]:
+        positions = i * rows + jnp.arange(rows, dtype=jnp.int32)
+        inside = positions < data.size
+        weights = inside / jnp.asarray(data.size, jnp.float32)
+        part = objective.loss_and_grad(params, *data.take(jnp.where(inside, positions, 0)), weights)
+        return jax.tree.map(jnp.add, total, part)
+
+    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    return lax.fori_loop(0, -(-data.size // rows), add, zero)
+
+
+class LocalRun(NamedTuple):
+    """Where a local run ended."""
+
+    params: Tree
+    optimizer_state: Tree
+    stats: LocalStats
+
+
+def run_locally(
+    ctx: Context,
+    key: Key[Array, ""],
+    params: Tree,
+    data: WorkerData,
+    optimizer: optax.GradientTransformation,
+    correct: Callable[[Tree, Tree], Tree] = lambda gradient, params: gradient,
+) -> LocalRun:
+    """The inner loop of Algorithm 1: x_{t,k+1} = x_{t,k} - eta_L g_{t,k}, for k = 0 ... K-1.
+
+    Args:
+        optimizer: the worker optimizer; `optax.sgd(eta_L)` is the paper's. Its state is new in every round.
+        correct: `correct(g, x)` replaces the gradient before the optimizer sees it (drift corrections,
+            proximal terms).
+    """
+    table = ctx.work.table(key, data.size, data.capacity)
+
+    def step(k: Int[Array, ""], carry: tuple[Tree, Tree, Scalar]) -> tuple[Tree, Tree, Scalar]:
+        x, state, loss = carry
+        if ctx.work.batch == 0:
+            value, g = full_gradient(ctx.objective, x, data)
+        else:
+            value, g = gradient(ctx.objective, x, data, ctx.work.pick(table, k, data.size))
+        updates, state = optimizer.update(correct(g, x), state, x)
+        return optax.apply_updates(x, updates), state, loss + value
+
+    start = (params, optimizer.init(params), jnp.zeros(()))
+    x, state, loss = lax.fori_loop(0, data.steps, step, start)
+    steps = jnp.asarray(data.steps, jnp.int32)
+    return LocalRun(x, state, LocalStats(loss / jnp.maximum(steps, 1).astype(jnp.float32), steps))
+
+
+class Total(NamedTuple):
+    """A weighted sum under way."""
+
+    sum: Tree
+    weight: Scalar
+    count: Scalar
+    loss: Scalar
+
+
+def empty_total(summand: Tree) -> Total:
+    """Nothing added yet; `summand` gives the shapes."""
+    zero = jnp.zeros(())
+    return Total(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), summand), zero, zero, zero)
+
+
+def fold(total: Total, summands: Tree, weights: Float[Array, "n"], losses: Float[Array, "n"]) -> Total:
+    """Adds a stack of summands one after the other, in the order given; a weight of 0 marks an empty place.
+
+    The order of addition does not depend on how many come at once, so a cohort computed in chunks, on several
+    devices or on real machines gives the same bits as one computed worker by worker.
+    """
+
+    def add(total: Total, one: tuple[Tree, Scalar, Scalar]) -> tuple[Total, None]:
+        summand, weight, loss = one
+        taken = weight > 0
+        # An empty place must not leave a trace, not even a NaN times zero.
+        added = jax.tree.map(
+            lambda a, s: jnp.where(taken, a + weight.astype(s.dtype) * s, a), total.sum, summand
+        )
+        return Total(
+            added,
+            total.weight + weight,
+            total.count + taken,
+            jnp.where(taken, total.loss + loss, total.loss),
+        ), None
+
+    return lax.scan(add, total, (summands, weights, losses), unroll=min(8, len(weights)))[0]
+
+
+def mean(total: Total, workers: int) -> Aggregate:
+    """The weighted mean; of an empty cohort it is zero, which leaves the model where it is."""
+    scale = jnp.where(total.weight > 0, 1 / jnp.maximum(total.weight, 1e-30), 0.0)
+    return Aggregate(
+        jax.tree.map(lambda s: s * scale.astype(s.dtype), total.sum), total.weight, total.count, workers
+    )

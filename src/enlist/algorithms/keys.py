@@ -1,0 +1,42 @@
+"""Where randomness comes from: one key a run, and from it a key for each purpose.
+
+In jax `fold_in(key, i)` is `split(key)[i]`, so keys folded with small numbers at one level meet each other.
+A role is folded in first; then no two draws of a run share a key, and any round can be replayed alone.
+"""
+
+from enum import IntEnum
+
+from jax import random
+from jaxtyping import Array, Int, Key
+
+RunKey = Key[Array, ""]
+
+
+class Role(IntEnum):
+    """What a key is for."""
+
+    SAMPLE = 1
+    WORKER = 2
+    SERVER = 3
+    INIT = 4
+
+
+def init_key(run: RunKey) -> RunKey:
+    """For the initial parameters."""
+    return random.fold_in(run, Role.INIT)
+
+
+def sample_key(run: RunKey, t: Int[Array, ""]) -> RunKey:
+    """For drawing the cohort of round t."""
+    return random.fold_in(random.fold_in(run, Role.SAMPLE), t)
+
+
+def worker_key(run: RunKey, t: Int[Array, ""], worker: Int[Array, ""], draw: Int[Array, ""]) -> RunKey:
+    """For one local run: `draw` counts this worker's occurrences in the round (Strategy 1)."""
+    key = random.fold_in(random.fold_in(run, Role.WORKER), t)
+    return random.fold_in(random.fold_in(key, worker), draw)
+
+
+def server_key(run: RunKey, t: Int[Array, ""]) -> RunKey:
+    """For the server's step of round t."""
+    return random.fold_in(random.fold_in(run, Role.SERVER), t)

@@ -1,0 +1,100 @@
+"""How much a worker does in a round, and on which of its rows: K steps, or E epochs.
+
+What a worker draws depends on its key and its own size, never on how its rows are padded or batched with
+others', so it is the same alone, in a cohort and on another machine. `batch = 0` means the full gradient.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jaxtyping import Array, Int, Key
+
+from enlist.errors import BadInput
+
+Size = int | Int[Array, ""]
+Table = Int[Array, "..."]
+
+
+class Batch(NamedTuple):
+    """Positions within a worker's own rows; the first `count` of them are meant, the rest is padding."""
+
+    positions: Int[Array, "batch"]
+    count: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """K local steps, each on a batch drawn independently and uniformly: the unbiased estimate of Assumption 2."""
+
+    steps: int
+    batch: int = 10
+
+    def __post_init__(self) -> None:
+        _check("local-steps", self.steps, self.batch)
+
+    def count(self, size: Any) -> Any:
+        """K, whatever the worker's size."""
+        return self.steps + 0 * size
+
+    def table(self, key: Key[Array, ""], size: Size, capacity: int) -> Table:
+        """All positions that the local run will use, K x batch."""
+        if self.batch == 0:
+            return jnp.zeros((0, 0), jnp.int32)
+        return random.randint(key, (self.steps, self.batch), 0, size, jnp.int32)
+
+    def pick(self, table: Table, k: Int[Array, ""], size: Size) -> Batch:
+        """The batch of step k."""
+        return Batch(lax.dynamic_index_in_dim(table, k, keepdims=False), jnp.int32(self.batch))
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """E passes over the worker's rows, reshuffled for each; the last batch of a pass counts at its true size."""
+
+    epochs: int
+    batch: int = 10
+
+    def __post_init__(self) -> None:
+        _check("local-epochs", self.epochs, self.batch)
+
+    def count(self, size: Any) -> Any:
+        """E ceil(size / batch): the number of local steps of a worker of that size."""
+        return self.epochs * self._in_a_pass(size)
+
+    def _in_a_pass(self, size: Any) -> Any:
+        return 1 + 0 * size if self.batch == 0 else -(-size // self.batch)
+
+    def table(self, key: Key[Array, ""], size: Size, capacity: int) -> Table:
+        """A permutation of the worker's positions for each epoch, padded to whole batches."""
+        if self.batch == 0:
+            return jnp.zeros((0, 0), jnp.int32)
+        position = jnp.arange(capacity, dtype=jnp.int32)
+        # One key an epoch: the bits of a row then do not depend on how long the rows are.
+        keys = jax.vmap(random.fold_in, (None, 0))(key, jnp.arange(self.epochs))
+        bits = jax.vmap(lambda epoch: random.bits(epoch, (capacity,)))(keys)
+        # Padding sorts last: it has the largest key, and the sort is stable.
+        bits = jnp.where(position[None] < size, bits, jnp.uint32(0xFFFFFFFF))
+        order = jnp.argsort(bits, axis=1, stable=True).astype(jnp.int32)
+        padding = self._in_a_pass(capacity) * self.batch - capacity
+        return jnp.pad(order, ((0, 0), (0, padding)))
+
+    def pick(self, table: Table, k: Int[Array, ""], size: Size) -> Batch:
+        """The batch of step k."""
+        a_pass = self._in_a_pass(size)
+        start = (k % a_pass) * self.batch
+        positions = lax.dynamic_slice(table, (k // a_pass, start), (1, self.batch))[0]
+        count = jnp.minimum(self.batch, size - start).astype(jnp.int32)
+        return Batch(jnp.where(jnp.arange(self.batch) < count, positions, 0), count)
+
+
+LocalWork = Steps | Epochs
+
+
+def _check(what: str, amount: int, batch: int) -> None:
+    if amount < 1:
+        raise BadInput(f"{what} = {amount}: a worker must do at least 1")
+    if batch < 0:
+        raise BadInput(f"batch = {batch}: give a positive batch size, or 0 for the full gradient")

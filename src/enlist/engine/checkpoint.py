@@ -1,0 +1,69 @@
+"""Saving a run's state so that a kill at any moment loses only the rounds since, and taking it up again."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from enlist.engine.program import RunState
+from enlist.errors import BadInput
+
+KEEP = 2
+
+
+class Checkpoints:
+    """The states of one run under `folder`, the newest few kept. Each is whole or not there at all."""
+
+    def __init__(self, folder: Path):
+        import orbax.checkpoint as ocp  # late: half a second that `--help` and bad input need not pay
+
+        self.folder = folder
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=KEEP, create=True, enable_async_checkpointing=False, cleanup_tmp_directories=True
+        )
+        self._orbax = ocp
+        self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
+
+    def save(self, state: RunState) -> None:
+        """Keeps the state after round t; returns when it is on disk."""
+        t = int(state.t)
+        if t not in self._manager.all_steps():
+            self._manager.save(t, args=self._orbax.args.StandardSave(_to_host(state)), force=True)
+            self._manager.wait_until_finished()
+
+    def latest(self) -> int | None:
+        """The newest round that can be taken up."""
+        return self._manager.latest_step()
+
+    def restore(self, like: RunState) -> RunState:
+        """The newest state, with the shapes of `like`."""
+        t = self._manager.latest_step()
+        assert t is not None
+        shapes = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), _to_host(like))
+        try:
+            kept = self._manager.restore(t, args=self._orbax.args.StandardRestore(shapes))
+        except Exception as error:
+            raise BadInput(
+                f"{self.folder / str(t)}: this checkpoint cannot be read ({_first_line(error)}); "
+                f"remove that folder to go on from an earlier one"
+            ) from error
+        return jax.tree.map(lambda leaf, was: jax.numpy.asarray(leaf, was.dtype), kept, like)
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        self._manager.close()
+
+
+def discard(folder: Path) -> None:
+    """Removes all checkpoints of a run."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _to_host(state: RunState) -> Any:
+    return jax.tree.map(np.asarray, jax.device_get(state))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

@@ -1,0 +1,132 @@
+"""Looking at the global model: f and its gradient over all workers, the test set, accuracy by worker."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from enlist.problem.federation import Federation
+from enlist.problem.objective import Objective
+
+Tree = Any
+
+
+class Passes(NamedTuple):
+    """What an evaluation looks at.
+
+    Args:
+        rows: examples at once.
+        gradient: also ||grad f||^2, the quantity of the theorems.
+        workers: m where the metric by worker is wanted, else 0.
+    """
+
+    rows: int
+    gradient: bool = False
+    workers: int = 0
+
+
+class Weighted(NamedTuple):
+    """Rows of (x, y) to look at, each with a weight; `holder` says whose they are, where that matters."""
+
+    x: Array
+    y: Array
+    order: Int[Array, "looked"]
+    weights: Float[Array, "looked"]
+    holder: Int[Array, "looked"]
+
+
+class Examples(NamedTuple):
+    """Everything an evaluation reads."""
+
+    train: Weighted
+    test: Weighted
+    own: Weighted | None
+
+
+class Evaluation(NamedTuple):
+    """What an evaluation found; `grad_norm_sq` and `by_worker` are empty unless asked for."""
+
+    train_loss: Float[Array, ""]
+    test_loss: Float[Array, ""]
+    test_metric: Float[Array, ""]
+    grad_norm_sq: Float[Array, "..."]
+    by_worker: Float[Array, "m"]
+
+
+def examples(
+    federation: Federation, x: Array, y: Array, x_test: Array, y_test: Array, by_worker: bool
+) -> Examples:
+    """The rows and weights with which f, the test loss and the metrics are weighted means.
+
+    f is the mean over workers of each worker's mean loss: a row of worker i weighs 1 / (m size_i).
+    """
+    held = federation.train
+    weight = 1.0 / (federation.workers * held.sizes[held.holder()].astype(np.float64))
+    rows = len(x_test)
+    none = np.zeros(0, np.int32)
+    train = Weighted(x, y, held.order, weight.astype(np.float32), none)
+    test = Weighted(
+        x_test, y_test, np.arange(rows, dtype=np.int32), np.full(rows, 1 / rows, np.float32), none
+    )
+    own = None
+    if by_worker and federation.test is not None:
+        mine = federation.test
+        share = 1.0 / mine.sizes[mine.holder()].astype(np.float64)
+        own = Weighted(x_test, y_test, mine.order, share.astype(np.float32), mine.holder())
+    return Examples(train, test, own)
+
+
+def evaluate(
+    passes: Passes, objective: Objective, devices: int, axis: str, params: Tree, examples: Examples
+) -> Evaluation:
+    """One look at the model. Blocks of rows are dealt to the devices; every device returns the whole."""
+
+    def scores(x: Array, y: Array, weights: Array, holder: Array) -> tuple[Array, Array]:
+        loss, metric = objective.scores(params, x, y)
+        return jnp.sum(weights * loss), jnp.sum(weights * metric)
+
+    def slope(x: Array, y: Array, weights: Array, holder: Array) -> tuple[Array, Tree]:
+        return objective.loss_and_grad(params, x, y, weights)
+
+    def own_metric(x: Array, y: Array, weights: Array, holder: Array) -> Array:
+        _, metric = objective.scores(params, x, y)
+        return jax.ops.segment_sum(weights * metric, holder, passes.workers)
+
+    def over(rows: Weighted, look: Callable[..., Tree]) -> Tree:
+        return _sum_over(rows, look, passes.rows, devices, axis)
+
+    if passes.gradient:
+        train_loss, gradient = over(examples.train, slope)
+        grad_norm_sq = optax.tree.norm(gradient, squared=True)
+    else:
+        train_loss, _ = over(examples.train, scores)
+        grad_norm_sq = jnp.zeros(0)
+    test_loss, test_metric = over(examples.test, scores)
+    own = jnp.zeros(0) if examples.own is None else over(examples.own, own_metric)
+    return Evaluation(train_loss, test_loss, test_metric, grad_norm_sq, own)
+
+
+def _sum_over(rows: Weighted, look: Callable[..., Tree], size: int, devices: int, axis: str) -> Tree:
+    """The sum of `look` over blocks of rows, this device's every `devices`-th block, then over devices."""
+    total_rows = len(rows.order)
+    size = min(size, total_rows)
+    each = -(-total_rows // (size * devices))
+    device = lax.axis_index(axis) if devices > 1 else 0
+
+    def block(i: Int[Array, ""]) -> Tree:
+        at = (i * devices + device) * size + jnp.arange(size, dtype=jnp.int32)
+        inside = at < total_rows
+        at = jnp.where(inside, at, 0)
+        row = rows.order[at]
+        weights = jnp.where(inside, rows.weights[at], 0.0)
+        holder = rows.holder[at] if len(rows.holder) else at
+        return look(rows.x[row], rows.y[row], weights, holder)
+
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(block, jnp.int32(0)))
+    total = lax.fori_loop(0, each, lambda i, so_far: jax.tree.map(jnp.add, so_far, block(i)), zero)
+    return lax.psum(total, axis) if devices > 1 else total

@@ -1,0 +1,91 @@
+"""The machine underneath: devices, compilation cache, where arrays lie."""
+
+import os
+import platform as host
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+CPU_FLAG = "--xla_cpu_multi_thread_eigen=false"
+DETERMINISTIC_FLAGS = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+
+
+def prepare(deterministic: bool = False) -> None:
+    """Sets jax up for a run. Does nothing to a jax that already runs, or to what the user chose.
+
+    On a CPU every core becomes a device of its own that runs one worker after the other: measured on 2 cores,
+    that is 1.5 times faster than letting both cores share each small matrix product.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if deterministic and DETERMINISTIC_FLAGS not in flags:
+        flags = f"{flags} {DETERMINISTIC_FLAGS}"
+    try:
+        if cores() > 1 and "host_platform_device_count" not in flags and jax.config.jax_num_cpu_devices < 0:
+            jax.config.update("jax_num_cpu_devices", cores())
+            if "xla_cpu_multi_thread_eigen" not in flags:
+                flags = f"{flags} {CPU_FLAG}"
+        os.environ["XLA_FLAGS"] = flags.strip()
+    except RuntimeError:
+        pass  # jax is running already: then with the devices that it has
+    if not jax.config.jax_compilation_cache_dir:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cache_folder() -> Path:
+    """Where enlist keeps what it can make or fetch again."""
+    if own := os.environ.get("ENLIST_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "enlist"
+
+
+def mesh(devices: int) -> Mesh:
+    """The first `devices` devices in a row."""
+    return Mesh(np.array(jax.local_devices()[:devices]), ("cohort",))
+
+
+def replicate(tree: Any, where: Mesh) -> Any:
+    """Puts a tree of arrays onto every device of a mesh; on a CPU all devices read the same memory."""
+    everywhere = NamedSharding(where, PartitionSpec())
+
+    def put(array: Any) -> jax.Array:
+        if not isinstance(array, np.ndarray) or where.devices.flat[0].platform != "cpu":
+            return jax.device_put(array, everywhere)
+        shared = _aligned(array)
+        copies = [jax.device_put(shared, device) for device in where.devices.flat]
+        return jax.make_array_from_single_device_arrays(array.shape, everywhere, copies)
+
+    return jax.tree.map(put, tree)
+
+
+def _aligned(array: np.ndarray, boundary: int = 64) -> np.ndarray:
+    """The array at an address from which jax reads without copying."""
+    if array.flags.c_contiguous and array.ctypes.data % boundary == 0:
+        return array
+    room = np.empty(array.nbytes + boundary, np.uint8)
+    start = -room.ctypes.data % boundary
+    view = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def describe() -> str:
+    """The machine in a few words."""
+    device = jax.devices()[0]
+    if device.platform == "cpu":
+        return f"cpu ({cores()} cores, {host.machine()})"
+    return f"{device.device_kind} x {jax.local_device_count()}"
+
+
+def memory_bytes() -> int | None:
+    """The memory of one accelerator; None on a CPU."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats.get("bytes_limit")

@@ -1,0 +1,154 @@
+"""Who holds what: flat example arrays, and for each worker the rows that are its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from enlist.errors import BadInput
+from enlist.problem.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Rows by worker, without copying an example: worker i holds `order[offsets[i] : offsets[i] + sizes[i]]`."""
+
+    order: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+
+    @staticmethod
+    def of(rows_by_worker: Sequence[np.ndarray]) -> "Holding":
+        """From one array of row numbers for each worker."""
+        sizes = np.array([len(rows) for rows in rows_by_worker], np.int32)
+        offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+        order = np.concatenate([np.asarray(rows, np.int64) for rows in rows_by_worker]).astype(np.int32)
+        return Holding(order, offsets, sizes)
+
+    def rows(self, worker: int) -> np.ndarray:
+        """The row numbers that one worker holds."""
+        start = int(self.offsets[worker])
+        return self.order[start : start + int(self.sizes[worker])]
+
+    def holder(self) -> np.ndarray:
+        """For each entry of `order` the worker that holds it."""
+        return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """A data set dealt to m workers. Unequal sizes are ordinary.
+
+    Args:
+        data: the examples.
+        train: which training rows each worker holds; every worker holds at least one, no row has two holders.
+        test: which test rows are each worker's own, for accuracy by worker; None where there are none.
+        partition: how it was dealt, in the words of the command line.
+    """
+
+    data: Dataset
+    train: Holding
+    test: Holding | None = None
+    partition: str = "given"
+    left_over: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows = len(self.data.x_train)
+        order = self.train.order
+        if len(self.train.sizes) == 0:
+            raise BadInput(f"{self.data.name}: a federation needs at least one worker")
+        if (self.train.sizes < 1).any():
+            bare = int(np.argmin(self.train.sizes))
+            raise BadInput(
+                f"{self.data.name}: worker {bare} holds no training row: every worker needs at least one"
+            )
+        if len(order) and (order.min() < 0 or order.max() >= rows):
+            raise BadInput(f"{self.data.name}: a worker is given a row outside [0, {rows - 1}]")
+        if len(np.unique(order)) != len(order):
+            raise BadInput(
+                f"{self.data.name}: a training row has two holders: each row belongs to one worker"
+            )
+        object.__setattr__(self, "left_over", rows - len(order))
+
+    @property
+    def workers(self) -> int:
+        """m."""
+        return len(self.train.sizes)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Training rows of each worker."""
+        return self.train.sizes
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each worker's rows begin in `order`."""
+        return self.train.offsets
+
+    @property
+    def order(self) -> np.ndarray:
+        """Training row numbers, worker after worker."""
+        return self.train.order
+
+    @property
+    def classes(self) -> int | None:
+        """Number of classes; None for regression."""
+        return self.data.classes
+
+    @property
+    def name(self) -> str:
+        """The data set's name."""
+        return self.data.name
+
+    def class_counts(self, workers: int | None = None) -> np.ndarray | None:
+        """How many rows of each class the first `workers` workers hold; None for regression."""
+        if self.classes is None:
+            return None
+        counted = self.workers if workers is None else min(workers, self.workers)
+        holder = self.train.holder()
+        seen = holder < counted
+        counts = np.zeros((counted, self.classes), np.int64)
+        np.add.at(counts, (holder[seen], self.data.y_train[self.order[seen]]), 1)
+        return counts
+
+
+def federation(
+    x_train: np.ndarray,
+    y_train: np.ndarray,
+    x_test: np.ndarray,
+    y_test: np.ndarray,
+    worker: np.ndarray,
+    worker_test: np.ndarray | None = None,
+    name: str = "data",
+) -> Federation:
+    """A federation from any NumPy arrays in one call; `worker[r]` is the holder of training row r.
+
+    Integer `y` is taken as class labels, floating `y` as regression targets.
+
+    Example:
+        >>> import numpy as np
+        >>> fed = federation(np.eye(4, dtype="f"), np.array([0, 1, 0, 1]), np.eye(4, dtype="f"),
+        ...                  np.array([0, 1, 0, 1]), worker=np.array([7, 7, 7, 9]))
+        >>> fed.workers, fed.sizes.tolist()
+        (2, [3, 1])
+    """
+    from enlist.problem.partition import by_key
+
+    y_train, y_test = np.asarray(y_train), np.asarray(y_test)
+    classes = None
+    if np.issubdtype(y_train.dtype, np.integer):
+        classes = int(max(y_train.max(initial=0), y_test.max(initial=0))) + 1
+        y_train, y_test = y_train.astype(np.int32), y_test.astype(np.int32)
+    else:
+        y_train, y_test = y_train.astype(np.float32), y_test.astype(np.float32)
+    data = Dataset(
+        np.asarray(x_train, np.float32),
+        y_train,
+        np.asarray(x_test, np.float32),
+        y_test,
+        worker=np.asarray(worker),
+        worker_test=None if worker_test is None else np.asarray(worker_test),
+        classes=classes,
+        name=name,
+    )
+    return by_key(data)
