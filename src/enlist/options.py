@@ -7,9 +7,21 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-import tyro
-
 from enlist.errors import BadInput
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise BadInput(f"{name} = {value}: must be {least} or more")
+
+
+def _number(name: str, value: float, *, least: float | None = None, above: float | None = None) -> None:
+    if not math.isfinite(value):
+        raise BadInput(f"{name} = {value}: must be a finite number")
+    if least is not None and value < least:
+        raise BadInput(f"{name} = {value:g}: must be {least:g} or more")
+    if above is not None and value <= above:
+        raise BadInput(f"{name} = {value:g}: must be above {above:g}")
 
 
 @dataclass(frozen=True)
@@ -19,8 +31,9 @@ class ProblemOptions:
     dataset: str = "mnist"
     """mnist, fashion, cifar10, digits, synthetic:ALPHA,BETA, or FILE.npz with x_train, y_train, x_test, y_test
     (and `worker`, the holder of each training row, for --partition by-key)."""
-    partition: str = "digits:2"
-    """iid, digits:P (P classes a worker), shards:S, dirichlet:ALPHA, quantity:POWER, or by-key."""
+    partition: str | None = None
+    """iid, digits:P (P classes a worker), shards:S, dirichlet:ALPHA, quantity:POWER, or by-key. By default by-key
+    where the data names holders, digits:2 where it has ten classes, else iid."""
     workers: int = 100
     """m, how many workers there are (by-key: as many as the data names)."""
     model: str = "two_nn"
@@ -160,17 +173,3 @@ def unflatten(kind: type, flat: dict[str, Any]) -> Any:
         elif field.name in flat:
             values[field.name] = flat[field.name]
     return kind(**values)
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise BadInput(f"{name} = {value}: must be {least} or more")
-
-
-def _number(name: str, value: float, *, least: float | None = None, above: float | None = None) -> None:
-    if not math.isfinite(value):
-        raise BadInput(f"{name} = {value}: must be a finite number")
-    if least is not None and value < least:
-        raise BadInput(f"{name} = {value:g}: must be {least:g} or more")
-    if above is not None and value <= above:
-        raise BadInput(f"{name} = {value:g}: must be above {above:g}")

@@ -17,7 +17,7 @@ from rich.console import Console
 from enlist.errors import BadInput
 from enlist.report.figures import MOST_POINTS, charts, curves, participation_chart, wants_log
 from enlist.report.page import write_page
-from enlist.report.record import RunRecord, labels, load, outcome
+from enlist.report.record import RunRecord, labels, load, outcome, plain, short
 from enlist.report.tables import print_outcome, sentence, summary_table
 
 NASTY = "a <b>bold</b> & 'odd' [red]name[/red] $x$ </script>"
@@ -135,6 +135,11 @@ def test_runs_named_by_date_are_told_apart_by_their_options(run: RunRecord) -> N
     assert sentence([run]).startswith(
         "two_nn on mnist, trained by fedavg, 2 classes a worker, 3 of 12 workers"
     )
+
+
+def test_options_are_written_exactly_and_measurements_to_four_digits() -> None:
+    assert [plain(v) for v in (1.0, 0.0123456789, 3e-05, None, 0)] == ["1", "0.0123456789", "3e-05", "–", "0"]
+    assert [short(v) for v in (0.123456, 15200.5, math.nan)] == ["0.1235", "15,200", "–"]
 
 
 def picture(path: Path) -> Any:

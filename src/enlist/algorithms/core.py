@@ -39,13 +39,13 @@ class WorkerData(NamedTuple):
 
     x: Array
     y: Array
-    order: Int[Array, "held"]
+    order: Int[Array, " held"]
     offset: Int[Array, ""] | int
     size: Int[Array, ""] | int
     capacity: int
     steps: Int[Array, ""] | int
 
-    def take(self, positions: Int[Array, "batch"]) -> tuple[Array, Array]:
+    def take(self, positions: Int[Array, " batch"]) -> tuple[Array, Array]:
         """Examples at these positions among the worker's own rows."""
         rows = self.order[self.offset + positions]
         return self.x[rows], self.y[rows]
@@ -95,7 +95,7 @@ class Aggregate(NamedTuple):
 
     mean: Tree
     weight: Scalar
-    count: Scalar
+    count: Scalar  # type: ignore[assignment]
     workers: int
 
 
@@ -191,7 +191,7 @@ class Total(NamedTuple):
 
     sum: Tree
     weight: Scalar
-    count: Scalar
+    count: Scalar  # type: ignore[assignment]
     loss: Scalar
 
 
@@ -201,7 +201,7 @@ def empty_total(summand: Tree) -> Total:
     return Total(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), summand), zero, zero, zero)
 
 
-def fold(total: Total, summands: Tree, weights: Float[Array, "n"], losses: Float[Array, "n"]) -> Total:
+def fold(total: Total, summands: Tree, weights: Float[Array, " n"], losses: Float[Array, " n"]) -> Total:
     """Adds a stack of summands one after the other, in the order given; a weight of 0 marks an empty place.
 
     The order of addition does not depend on how many come at once, so a cohort computed in chunks, on several

@@ -21,8 +21,8 @@ Table = Int[Array, "..."]
 class Batch(NamedTuple):
     """Positions within a worker's own rows; the first `count` of them are meant, the rest is padding."""
 
-    positions: Int[Array, "batch"]
-    count: Int[Array, ""]
+    positions: Int[Array, " batch"]
+    count: Int[Array, ""]  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

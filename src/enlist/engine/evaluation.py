@@ -31,13 +31,16 @@ class Passes(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Rows of (x, y) to look at, each with a weight; `holder` says whose they are, where that matters."""
+    """Rows `order` of (x, y) to look at, each with a weight; `holder` says whose they are, where that matters.
 
-    x: Array
-    y: Array
-    order: Int[Array, "looked"]
-    weights: Float[Array, "looked"]
-    holder: Int[Array, "looked"]
+    NumPy arrays until they are put on the devices.
+    """
+
+    x: Any
+    y: Any
+    order: Any
+    weights: Any
+    holder: Any
 
 
 class Examples(NamedTuple):
@@ -55,7 +58,7 @@ class Evaluation(NamedTuple):
     test_loss: Float[Array, ""]
     test_metric: Float[Array, ""]
     grad_norm_sq: Float[Array, "..."]
-    by_worker: Float[Array, "m"]
+    by_worker: Float[Array, " m"]
 
 
 def examples(

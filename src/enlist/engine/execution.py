@@ -73,7 +73,7 @@ def parse(text: str, places: int, devices: int) -> Execution | None:
     if text == "batch":
         return Execution(most, devices)
     kind, _, number = text.partition(":")
-    if kind == "chunk" and number.isdigit() and 1 <= int(number):
+    if kind == "chunk" and number.isdigit() and int(number) >= 1:
         return Execution(min(int(number), most), devices)
     raise BadInput(f"execution {text!r}: choose auto, batch, one-by-one, or chunk:N with N from 1 up")
 

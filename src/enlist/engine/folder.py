@@ -34,6 +34,10 @@ class RunFolder:
         self.metrics.touch()
         _write(self.path / "partition.json", json.dumps(describe_partition(federation)))
         # Last: a folder with a config is one that can be resumed.
+        self.rewrite_config(config)
+
+    def rewrite_config(self, config: dict[str, Any]) -> None:
+        """Keeps the options of the run."""
         _write(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False))
 
     def config(self) -> dict[str, Any]:

@@ -23,14 +23,18 @@ def prepare(deterministic: bool = False) -> None:
     if deterministic and DETERMINISTIC_FLAGS not in flags:
         flags = f"{flags} {DETERMINISTIC_FLAGS}"
     try:
-        if cores() > 1 and "host_platform_device_count" not in flags and jax.config.jax_num_cpu_devices < 0:
+        if (
+            cores() > 1
+            and "host_platform_device_count" not in flags
+            and jax.config.values["jax_num_cpu_devices"] < 0
+        ):
             jax.config.update("jax_num_cpu_devices", cores())
             if "xla_cpu_multi_thread_eigen" not in flags:
                 flags = f"{flags} {CPU_FLAG}"
         os.environ["XLA_FLAGS"] = flags.strip()
     except RuntimeError:
         pass  # jax is running already: then with the devices that it has
-    if not jax.config.jax_compilation_cache_dir:
+    if not jax.config.values["jax_compilation_cache_dir"]:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 

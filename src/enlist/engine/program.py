@@ -66,9 +66,9 @@ class Held(NamedTuple):
 
     x: Array
     y: Array
-    order: Int[Array, "held"]
-    offsets: Int[Array, "m"]
-    sizes: Int[Array, "m"]
+    order: Int[Array, " held"]
+    offsets: Int[Array, " m"]
+    sizes: Int[Array, " m"]
 
 
 class RunState(NamedTuple):
@@ -93,16 +93,16 @@ class RoundInfo(NamedTuple):
 
     delta_norm: Float[Array, ""]
     local_loss: Float[Array, ""]
-    ids: Int[Array, "places"]
-    weights: Float[Array, "places"]
+    ids: Int[Array, " places"]
+    weights: Float[Array, " places"]
 
 
 class Cohort(NamedTuple):
     """S_t, in the order in which it is worked off and added up."""
 
-    ids: Int[Array, "places"]
-    draws: Int[Array, "places"]
-    weights: Float[Array, "places"]
+    ids: Int[Array, " places"]
+    draws: Int[Array, " places"]
+    weights: Float[Array, " places"]
 
 
 class Program(NamedTuple):
@@ -170,7 +170,7 @@ def start(plan: Plan, params: Tree) -> RunState:
     return RunState(server, workers, jnp.int32(0), jnp.asarray(True))
 
 
-def draw_cohort(plan: Plan, sizes: Int[Array, "m"], key: Key[Array, ""], t: Int[Array, ""]) -> Cohort:
+def draw_cohort(plan: Plan, sizes: Int[Array, " m"], key: Key[Array, ""], t: Int[Array, ""]) -> Cohort:
     """S_t, those with most local steps first: a group then holds workers with about equally much to do.
 
     The order is a matter of steps and ids alone, so it is the same whatever the groups are.
@@ -185,7 +185,7 @@ def draw_cohort(plan: Plan, sizes: Int[Array, "m"], key: Key[Array, ""], t: Int[
 
 
 def one_round(
-    plan: Plan, held: Held, state: RunState, rates: Mapping[str, Array], key: Key[Array, ""]
+    plan: Plan, held: Held, state: RunState, rates: Mapping[str, Any], key: Key[Array, ""]
 ) -> tuple[RunState, RoundInfo]:
     """Round t: sample, work locally, fold, step on the server."""
     algorithm, t = plan.algorithm, state.t
@@ -223,7 +223,7 @@ def _group(
     held: Held,
     worker_states: Tree,
     group: Cohort,
-) -> tuple[Tree, Float[Array, "group"], Float[Array, "group"], Tree]:
+) -> tuple[Tree, Float[Array, " group"], Float[Array, " group"], Tree]:
     """Runs one group, each device its own lanes, and hands every device the summands of all."""
     device = lax.axis_index(AXIS) if plan.mesh.size > 1 else 0
     mine = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, device * plan.lanes, plan.lanes), group)

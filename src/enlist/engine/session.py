@@ -73,7 +73,7 @@ class Session:
     def drawn(self, t: int) -> list[LocalDraw]:
         """What round t (from 0) draws: its cohort in order, and for each local run the rows of every batch."""
         sizes = jnp.asarray(self.federation.sizes)
-        cohort = jax.device_get(self.program.cohort(sizes, jax.random.key_data(self.key), jnp.int32(t)))
+        cohort = jax.device_get(self.program.cohort(sizes, self.key, jnp.int32(t)))
         return [
             LocalDraw(int(worker), int(draw), list(self._batches(t, int(worker), int(draw))))
             for worker, draw, weight in zip(*cohort, strict=True)
@@ -83,9 +83,7 @@ class Session:
     def _batches(self, t: int, worker: int, draw: int) -> Iterator[np.ndarray]:
         work, rows = self.plan.work, self.federation.train.rows(worker)
         size = len(rows)
-        key = keys.worker_key(
-            jax.random.wrap_key_data(jax.random.key_data(self.key)), *map(jnp.int32, (t, worker, draw))
-        )
+        key = keys.worker_key(self.key, jnp.int32(t), jnp.int32(worker), jnp.int32(draw))
         table = work.table(key, size, self.plan.capacity)
         for k in range(work.count(size)):
             if work.batch == 0:
@@ -178,7 +176,7 @@ def _set_up(
             evaluation.examples(federation, x, y, x_test, y_test, settings.worker_accuracy), mesh
         ),
         rates=platform.replicate({name: jnp.float32(rate) for name, rate in rates.items()}, mesh),
-        key=platform.replicate(run_key, mesh),
+        key=run_key,
         state=platform.replicate(start, mesh),
         cost=_round_cost(plan, algorithm, held, start),
     )

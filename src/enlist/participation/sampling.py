@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from enlist.errors import BadInput, unknown
 
-Draw = tuple[Int[Array, "places"], Float[Array, "places"]]
+Draw = tuple[Int[Array, " places"], Float[Array, " places"]]
 
 
 class Sampling(NamedTuple):
@@ -110,12 +110,12 @@ def parse(name: str, cohort: int, most: int | None = None) -> Sampling:
     return makers[name]()
 
 
-def occurrences(ids: Int[Array, "places"]) -> Int[Array, "places"]:
+def occurrences(ids: Int[Array, " places"]) -> Int[Array, " places"]:
     """For ascending ids, the how-manieth draw of its worker each entry is: 0, 1, ... within equal ids."""
     return jnp.arange(len(ids), dtype=jnp.int32) - jnp.searchsorted(ids, ids).astype(jnp.int32)
 
 
-def _distinct(key: Key[Array, ""], n: int, m: int) -> Int[Array, "n"]:
+def _distinct(key: Key[Array, ""], n: int, m: int) -> Int[Array, " n"]:
     """n distinct workers out of m, in random order.
 
     Few of many: draw n, then draw anew whatever repeats an earlier entry, until nothing does. The procedure
@@ -125,7 +125,7 @@ def _distinct(key: Key[Array, ""], n: int, m: int) -> Int[Array, "n"]:
     if 2 * n > m:
         return random.permutation(key, m)[:n].astype(jnp.int32)
 
-    def fresh(tries: UInt32[Array, ""]) -> Int[Array, "n"]:
+    def fresh(tries: UInt32[Array, ""]) -> Int[Array, " n"]:
         return random.randint(random.fold_in(key, tries), (n,), 0, m, jnp.int32)
 
     def again(state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -136,7 +136,7 @@ def _distinct(key: Key[Array, ""], n: int, m: int) -> Int[Array, "n"]:
     return lax.while_loop(lambda state: _repeated(state[1]).any(), again, start)[1]
 
 
-def _repeated(ids: Int[Array, "n"]) -> Bool[Array, "n"]:
+def _repeated(ids: Int[Array, " n"]) -> Bool[Array, " n"]:
     """Which entries have an equal entry before them."""
     order = jnp.argsort(ids, stable=True)
     ranked = ids[order]
@@ -151,5 +151,7 @@ def _check(n: int) -> None:
 
 def _fits(n: int, m: int) -> int:
     if n > m:
-        raise BadInput(f"cohort = {n} is more than the {m} workers there are: choose 1 to {m}, or with-replacement")
+        raise BadInput(
+            f"cohort = {n} is more than the {m} workers there are: choose 1 to {m}, or with-replacement"
+        )
     return n

@@ -164,8 +164,14 @@ def synthetic(alpha: float = 1.0, beta: float = 1.0, workers: int = 30, seed: in
     cuts = [int(0.9 * len(y)) for _, y in parts]
     train = [(x[:cut], y[:cut]) for (x, y), cut in zip(parts, cuts, strict=True)]
     test = [(x[cut:], y[cut:]) for (x, y), cut in zip(parts, cuts, strict=True)]
+    x_train, y_train, x_test, y_test = (
+        np.concatenate(column) for part in (train, test) for column in zip(*part, strict=True)
+    )
     return Dataset(
-        *(np.concatenate(column) for part in (train, test) for column in zip(*part, strict=True)),
+        x_train,
+        y_train,
+        x_test,
+        y_test,
         worker=np.repeat(np.arange(workers), [len(y) for _, y in train]),
         worker_test=np.repeat(np.arange(workers), [len(y) for _, y in test]),
         classes=10,

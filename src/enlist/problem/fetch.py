@@ -180,7 +180,7 @@ def _store(recipe: Recipe, arrays: Arrays) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with part.open("xb") as stream:
-                np.savez(stream, **arrays)
+                np.savez(stream, allow_pickle=False, **arrays)
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ Outputs = Any
 
 
 def cross_entropy(
-    outputs: Float[Array, "batch *more classes"], y: Int[Array, "batch *more"]
+    outputs: Float[Array, " batch *more classes"], y: Int[Array, " batch *more"]
 ) -> Float[Array, " batch"]:
     """Cross-entropy of logits with integer labels, in float32, one number an example.
 
@@ -40,7 +40,7 @@ def cross_entropy(
 
 
 def accuracy(
-    outputs: Float[Array, "batch *more classes"], y: Int[Array, "batch *more"]
+    outputs: Float[Array, " batch *more classes"], y: Int[Array, " batch *more"]
 ) -> Float[Array, " batch"]:
     """1 where the largest logit is the label's, else 0 (a share, where an example has several positions)."""
     hit = (outputs.argmax(axis=-1) == y).astype(jnp.float32)
@@ -48,7 +48,7 @@ def accuracy(
 
 
 def squared_error(
-    outputs: Float[Array, "batch *out"], y: Shaped[Array, "batch *target"]
+    outputs: Float[Array, " batch *out"], y: Shaped[Array, " batch *target"]
 ) -> Float[Array, " batch"]:
     """Squared error, in float32, averaged over an example's outputs. `[batch, 1]` and `[batch]` are the same.
 
@@ -64,7 +64,7 @@ def squared_error(
 
 
 def negative_squared_error(
-    outputs: Float[Array, "batch *out"], y: Shaped[Array, "batch *target"]
+    outputs: Float[Array, " batch *out"], y: Shaped[Array, " batch *target"]
 ) -> Float[Array, " batch"]:
     """Minus the squared error: a metric for regression, larger being better as with accuracy."""
     return -squared_error(outputs, y)
@@ -168,7 +168,7 @@ def resnet18(classes: int = 10) -> Model:
 @functools.cache
 def _logistic(classes: int) -> Model:
     def init(key: PRNGKeyArray, x: Any) -> Params:
-        return {"w": jnp.zeros((_features(x), classes)), "b": jnp.zeros(classes)}
+        return {"w": jnp.zeros((classes, _features(x))), "b": jnp.zeros(classes)}
 
     def apply(params: Params, x: Any) -> Outputs:
         return layers.dense(params, _like(params, x).reshape(len(x), -1))

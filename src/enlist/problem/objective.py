@@ -13,7 +13,7 @@ from enlist.problem.models import Model
 PRECISIONS = ("float32", "bf16", "highest")
 
 Params = Any
-Weights = Float[Array, "rows"]
+Weights = Float[Array, " rows"]
 
 
 class Objective(NamedTuple):

@@ -116,22 +116,21 @@ def _partition(runs: Sequence[RunRecord], drawn: Sequence[dict[str, Any]]) -> st
 def _participation(runs: Sequence[RunRecord], chart: dict[str, Any] | None) -> str:
     if chart is None:
         return ""
-    told = []
-    for run, label in zip(runs, labels(runs), strict=True):
-        lead = f"{label}: " if len(runs) > 1 else ""
-        told.append(f"{lead}{len(run.metrics):,} of {outcome(run).rounds:,} rounds were evaluated")
+    told = [f"{len(run.metrics):,} of {outcome(run).rounds:,} rounds were evaluated" for run in runs]
+    if len(set(told)) > 1:
+        told = [f"{label}: {line}" for label, line in zip(labels(runs), told, strict=True)]
     rest = "Only the cohorts of evaluated rounds are on record, so others are not counted here."
-    return _section("Who took part", f"<p>{_text('; '.join(told))}. {rest}</p>{_plot(chart)}")
+    return _section("Who took part", f"<p>{_text('; '.join(dict.fromkeys(told)))}. {rest}</p>{_plot(chart)}")
 
 
 def _facts(title: str, runs: Sequence[RunRecord], rows: Sequence[Sequence[str]], strong: int = 0) -> str:
-    if len(runs) == 1:
-        return _section(title, tables.html_facts(rows))
+    if len(runs) == 1 or not rows:
+        return _section(title, tables.html_facts(rows)) if rows else ""
     return _section(title, tables.html_table(["", *labels(runs)], rows, strong))
 
 
 def _provenance(runs: Sequence[RunRecord]) -> str:
-    told = "".join(f"<p>Made with {_text(line)}.</p>" for line in tables.made_with(runs))
+    told = "".join(f"<p>{_text(line)}.</p>" for line in tables.made_with(runs))
     places = ["config.yaml"] if len(runs) == 1 else [f"{run.name}/config.yaml" for run in runs]
     commands = "\n".join(f"enlist run --config {shlex.quote(place)}" for place in places)
     return _section("To repeat it", f"<pre>{_text(commands)}</pre>{told}")
@@ -227,8 +226,8 @@ const unit = counts => counts.every(count => count <= 6) ? 1 : undefined;
 
 function layout(x, y, more) {
   const line = css("--line"), muted = css("--muted"), clear = "rgba(0,0,0,0)";
-  const axis = a => ({gridcolor: line, linecolor: line, zeroline: false, automargin: true, ...a,
-    spikecolor: muted, spikethickness: 1, tickfont: {color: muted, size: 12},
+  const axis = a => ({gridcolor: line, linecolor: line, zeroline: false, automargin: true, showspikes: false,
+    ...a, spikecolor: muted, spikethickness: 1, tickfont: {color: muted, size: 12},
     title: {text: a.words, font: {color: muted, size: 12}, standoff: 8}});
   const marks = more.marks || [];
   return {height: 280, margin: {l: 44, r: 12, t: 24, b: 40}, paper_bgcolor: clear,
@@ -241,7 +240,7 @@ function layout(x, y, more) {
       line: {color: muted, width: 1, dash: "dash"}})),
     annotations: marks.map(m => ({xref: "paper", x: 0, y: m.y, text: m.text, showarrow: false,
       xanchor: "left", yanchor: "bottom", font: {color: muted, size: 11.5}})),
-    ...more, xaxis: axis(x), yaxis: axis({...y, showspikes: false})};
+    ...more, xaxis: axis(x), yaxis: axis(y)};
 }
 const draw = {
   curve(c) {
@@ -253,7 +252,8 @@ const draw = {
       fillcolor: look(l.run).color + "1f",
       hovertemplate: c.unit ? "%{y:.2f}" + c.unit : "%{y:.4~g}"}));
     const [words, title] = X[state.x];
-    return [traces, layout({words, unifiedhovertitle: {text: title}}, log ? logAxis(traces) : {},
+    const x = {words, showspikes: true, unifiedhovertitle: {text: title}};
+    return [traces, layout(x, log ? logAxis(traces) : {},
       {hovermode: "x unified", marks: c.marks, uirevision: state.x + state.scale})];
   },
   heat(c) {

@@ -161,10 +161,17 @@ def differing(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def plain(value: object) -> str:
-    """An option or a number the way a person writes it: 0.1, 1, 3e-05; a dash for what is not there."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    """An option the way a person writes it, nothing rounded away: 0.1, 1, 3e-05; a dash for none."""
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return "–" if value is None else str(value)
+
+
+def short(value: float) -> str:
+    """A measured number to four digits; a dash for what is not known."""
+    if math.isnan(value):
         return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

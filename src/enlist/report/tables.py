@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from enlist.report.record import Outcome, RunRecord, differing, labels, number, outcome, plain, whole
+from enlist.report.record import Outcome, RunRecord, differing, labels, number, outcome, plain, short, whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,14 +27,14 @@ def summary_rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[list[str]]]
             [
                 label if end.status == "done" else f"{label} ({end.status})",
                 str(end.rounds),
-                plain(end.train_loss),
-                plain(end.test_loss),
+                short(end.train_loss),
+                short(end.test_loss),
                 metric_text(run, end.final),
                 best if end.best_round is None else f"{best} (round {end.best_round})",
                 target_text(end),
-                plain(end.comm_mib),
-                plain(end.wall_seconds),
-                plain(end.rounds_per_second),
+                short(end.comm_mib),
+                short(end.wall_seconds),
+                short(end.rounds_per_second),
             ]
         )
     return [*heads, "wall seconds", "rounds/s"], rows
@@ -116,11 +116,11 @@ def cost_rows(runs: Sequence[RunRecord]) -> list[list[str]]:
         ["model parameters", *(_count(run.summary.get("parameters")) for run in runs)],
         ["up a round, one worker", *(_bytes(line.get("uplink_bytes")) for line in last)],
         ["down a round, one worker", *(_bytes(line.get("downlink_bytes")) for line in last)],
-        ["up and down so far, one worker", *(f"{plain(number(line.get('comm_mib')))} MiB" for line in last)],
-        ["seconds at the last evaluated round", *(plain(number(line.get("seconds"))) for line in last)],
-        ["wall seconds", *(plain(number(run.summary.get("wall_seconds"))) for run in runs)],
-        ["of which compilation", *(plain(number(run.summary.get("compile_seconds"))) for run in runs)],
-        ["rounds a second", *(plain(number(run.summary.get("rounds_per_second"))) for run in runs)],
+        ["both so far, one worker", *(_with_unit(number(line.get("comm_mib")), "MiB") for line in last)],
+        ["seconds at the last evaluated round", *(short(number(line.get("seconds"))) for line in last)],
+        ["wall seconds", *(short(number(run.summary.get("wall_seconds"))) for run in runs)],
+        ["of which compilation", *(short(number(run.summary.get("compile_seconds"))) for run in runs)],
+        ["rounds a second", *(short(number(run.summary.get("rounds_per_second"))) for run in runs)],
     ]
 
 
@@ -149,18 +149,15 @@ def tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     """The few numbers a run is judged by: what it is, the number, a remark."""
     end = outcome(run)
     metric = metric_words([run]).removesuffix(" (%)")
+    best_round = "" if end.best_round is None else f"in round {end.best_round}"
     goal = "no target was set" if end.target is None else f"target {round_text(run, end.target)}"
     return [
         (f"final {metric}", metric_text(run, end.final), f"after {end.rounds:,} rounds"),
-        (
-            f"best {metric}",
-            metric_text(run, end.best),
-            f"in round {end.best_round}" if end.best_round else "",
-        ),
+        (f"best {metric}", metric_text(run, end.best), best_round),
         ("rounds to target", target_text(end), goal),
-        ("final training loss", plain(end.train_loss), f"test loss {plain(end.test_loss)}"),
-        ("sent, one worker", f"{plain(end.comm_mib)} MiB", "up and down, so far"),
-        ("wall time", f"{plain(end.wall_seconds)} s", f"{plain(end.rounds_per_second)} rounds/s"),
+        ("final training loss", short(end.train_loss), f"test loss {short(end.test_loss)}"),
+        ("sent, one worker", _with_unit(end.comm_mib, "MiB"), "up and down, so far"),
+        ("wall time", _with_unit(end.wall_seconds, "s"), _with_unit(end.rounds_per_second, "rounds/s")),
     ]
 
 
@@ -171,7 +168,7 @@ def made_with(runs: Sequence[RunRecord]) -> list[str]:
         versions = run.summary.get("versions") or {}
         said = [", ".join(f"{name} {version}" for name, version in versions.items())]
         said += [str(run.summary.get(key) or "") for key in ("device", "execution")]
-        told.append("; ".join(part for part in said if part) or "not recorded")
+        told.append(f"Made with {'; '.join(filter(None, said))}" if any(said) else "Versions not recorded")
     if len(set(told)) == 1:
         return told[:1]
     return [f"{label}: {line}" for label, line in zip(labels(runs), told, strict=True)]
@@ -251,5 +248,8 @@ def _count(value: object) -> str:
 
 
 def _bytes(value: object) -> str:
-    amount = number(value)
-    return "–" if math.isnan(amount) else f"{amount:,.0f} bytes"
+    return "–" if whole(value) is None else f"{_count(value)} bytes"
+
+
+def _with_unit(value: float, unit: str) -> str:
+    return "–" if math.isnan(value) else f"{short(value)} {unit}"

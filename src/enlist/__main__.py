@@ -1,0 +1,5 @@
+"""`python -m enlist` is `enlist`."""
+
+from enlist.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""What a person sees while a run goes on."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class Screen(Protocol):
+    """Told of each block."""
+
+    def start(self, t: int, line: dict[str, Any] | None) -> None:
+        """The run begins, or goes on, at round t."""
+
+    def update(self, t: int, line: dict[str, Any] | None) -> None:
+        """Rounds up to t are done; `line` holds the metrics if t was evaluated."""
+
+
+class Display(Protocol):
+    """A screen for the length of a run."""
+
+    def __enter__(self) -> Screen: ...
+
+    def __exit__(self, *problem: Any) -> Any: ...
+
+
+class _Nothing:
+    def start(self, t: int, line: dict[str, Any] | None) -> None:
+        pass
+
+    def update(self, t: int, line: dict[str, Any] | None) -> None:
+        pass
+
+
+@contextmanager
+def silent(rounds: int) -> Iterator[Screen]:
+    """Shows nothing."""
+    yield _Nothing()
+
+
+@contextmanager
+def live(rounds: int) -> Iterator[Screen]:
+    """A progress line on the terminal: round, loss, accuracy, rounds a second, time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+        BarColumn(bar_width=28),
+        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield _Live(progress, progress.add_task("run", total=rounds, state="", speed=""))
+
+
+class _Live:
+    def __init__(self, progress: Any, task: Any):
+        self.progress, self.task = progress, task
+        self.begun, self.first = time.perf_counter(), 0
+
+    def start(self, t: int, line: dict[str, Any] | None) -> None:
+        self.begun, self.first = time.perf_counter(), t
+        self.progress.update(self.task, completed=t, state=_words(line))
+
+    def update(self, t: int, line: dict[str, Any] | None) -> None:
+        speed = (t - self.first) / max(1e-9, time.perf_counter() - self.begun)
+        shown = {"state": _words(line)} if line else {}
+        self.progress.update(self.task, completed=t, speed=f"{speed:.3g} rounds/s", **shown)
+
+
+def _words(line: dict[str, Any] | None) -> str:
+    if not line:
+        return ""
+    words = [f"loss {line['train_loss']:.4f}"]
+    for key, value in line.items():
+        if key.startswith("test_") and key != "test_loss":
+            name = key.removeprefix("test_")
+            words.append(f"{name} {value:.2%}" if name == "accuracy" else f"{name} {value:.4g}")
+    return "  ".join(words)

@@ -1,0 +1,105 @@
+"""The outcome of a run in a few numbers, and its options in a few words."""
+
+import importlib.metadata
+import platform as host
+from typing import Any
+
+from enlist.engine import platform
+from enlist.engine.execution import Execution
+from enlist.engine.run import first_round
+from enlist.engine.session import Session
+from enlist.options import Settings, flatten
+from enlist.problem.models import count
+
+PACKAGES = ("enlist", "jax", "jaxlib", "optax", "numpy")
+
+
+def summarize(
+    session: Session,
+    options: Settings,
+    metrics: list[dict[str, Any]],
+    final: dict[str, Any],
+    status: str,
+    wall_seconds: float,
+    compile_seconds: float,
+) -> dict[str, Any]:
+    """What `summary.json` holds."""
+    metric = session.plan.model.metric_name
+    key = f"test_{metric}"
+    rounds = int(session.state.t)
+    best = max(metrics or [final], key=lambda line: line[key])
+    running = max(wall_seconds - compile_seconds, 1e-9)
+    chosen = Execution(session.plan.lanes, session.plan.mesh.size)
+    return {
+        "status": status,
+        "rounds": rounds,
+        "metric": metric,
+        "final": {name: value for name, value in final.items() if name != "cohort"},
+        "best": {key: best[key], "round": best["round"]},
+        "target": None if options.target is None else _to_target(session, options, metrics, key),
+        "parameters": count(session.params()),
+        "uplink_bytes": session.cost.uplink,
+        "downlink_bytes": session.cost.downlink,
+        "comm_mib": session.cost.mebibytes(rounds),
+        "wall_seconds": round(wall_seconds, 3),
+        "compile_seconds": round(compile_seconds, 3),
+        "rounds_per_second": round(rounds / running, 3),
+        "execution": chosen.name(session.plan.sampling.places(session.plan.workers)),
+        "devices": chosen.devices,
+        "device": platform.describe(),
+        "versions": versions(),
+        "seed": options.seed,
+    }
+
+
+def _to_target(
+    session: Session, options: Settings, metrics: list[dict[str, Any]], key: str
+) -> dict[str, Any]:
+    assert options.target is not None
+    reached = first_round(metrics, key, options.target)
+    if reached is None:
+        return {"value": options.target, "rounds": None, "comm_mib": None, "seconds": None}
+    return {
+        "value": options.target,
+        "rounds": reached,
+        "comm_mib": session.cost.mebibytes(reached),
+        "seconds": session.cost.seconds(reached, options.bandwidth, options.worker_seconds),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that decide the numbers."""
+    return {"python": host.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def describe(session: Session, options: Settings) -> dict[str, Any]:
+    """The options of a run begun from Python, as far as words and numbers say them."""
+    plan, federation = session.plan, session.federation
+    chosen = Execution(plan.lanes, plan.mesh.size)
+    rates = {name: float(rate) for name, rate in session.rates.items()}
+    schedules = {name: getattr(rate, "__name__", "schedule") for name, rate in plan.schedules}
+    local = {
+        f"local_{type(plan.work).__name__.lower()}": plan.work.count(1)
+        if plan.work.batch == 1
+        else _amount(plan.work)
+    }
+    return {
+        "dataset": federation.name,
+        "partition": federation.partition,
+        "workers": federation.workers,
+        "model": plan.model.name,
+        "cohort": plan.sampling.cohort or federation.workers,
+        "sampling": plan.sampling.name,
+        "algorithm": plan.algorithm.name,
+        **rates,
+        **schedules,
+        **local,
+        "batch": plan.work.batch,
+        **flatten(options),
+        "execution": chosen.name(plan.sampling.places(plan.workers)),
+        "devices": chosen.devices,
+    }
+
+
+def _amount(work: Any) -> int:
+    return work.epochs if hasattr(work, "epochs") else work.steps

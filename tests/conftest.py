@@ -1,0 +1,60 @@
+"""Strict everywhere: shapes and types checked at run time, no silent broadcasting, several CPU devices."""
+
+import os
+
+# A cache of the tests' own: they must not find, or leave, anything in the user's.
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from jaxtyping import install_import_hook
+
+install_import_hook(
+    [
+        "enlist.algorithms",
+        "enlist.engine",
+        "enlist.participation",
+        "enlist.problem.federation",
+        "enlist.problem.objective",
+        "enlist.problem.partition",
+        "enlist.problem.models",
+        "enlist.problem.layers",
+        "enlist.cost",
+    ],
+    "beartype.beartype",
+)
+
+import hypothesis
+import jax
+import numpy as np
+import pytest
+
+from enlist.engine import platform
+from enlist.problem.dataset import Dataset
+
+jax.config.update("jax_num_cpu_devices", 4)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+platform.prepare()
+
+hypothesis.settings.register_profile("house", deadline=None, max_examples=40, derandomize=True)
+hypothesis.settings.load_profile("house")
+
+
+def make_dataset(
+    rows: int = 600, features: int = 12, classes: int = 10, seed: int = 0, test: int = 200
+) -> Dataset:
+    """A small problem that can be learned: Gaussian blobs, every class equally often."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(classes, features)) * 1.5
+
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.arange(count) % classes
+        x = centres[y] + rng.normal(size=(count, features))
+        return x.astype(np.float32), y.astype(np.int32)
+
+    x, y = draw(rows)
+    x_test, y_test = draw(test)
+    return Dataset(x, y, x_test, y_test, classes=classes, name="blobs")
+
+
+@pytest.fixture
+def blobs() -> Dataset:
+    return make_dataset()
