@@ -1,7 +1,7 @@
 """An equinox module: `enlist run --dataset digits --model examples/equinox_model.py:factory`.
 
-Written for a single example, as equinox modules are; enlist maps it over the batch. The function that makes it
-takes the key, so that every seed starts from weights of its own.
+Written for a single example, as equinox modules are; enlist maps it over the batch. The function that makes
+it takes the key, so that every seed starts from weights of its own.
 """
 
 import equinox as eqx

@@ -1,7 +1,7 @@
 """A flax nnx module: `enlist run --dataset digits --model examples/nnx_model.py:factory`.
 
-An nnx module is made with its parameters in it. Handing over the function that makes it, instead of one module,
-lets every seed start from weights of its own.
+An nnx module is made with its parameters in it. Handing over the function that makes it, instead of one
+module, lets every seed start from weights of its own.
 """
 
 import jax

@@ -14,6 +14,8 @@ Names are loaded when first used: `import enlist` itself costs nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from enlist.algorithms.core import Algorithm as Algorithm
     from enlist.algorithms.core import PerStep as PerStep

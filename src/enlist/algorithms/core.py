@@ -28,7 +28,7 @@ class PerStep(NamedTuple):
     schedule: Callable[[Int[Array, ""], Int[Array, ""]], Any]
 
 
-Rate = float | Callable[[Int[Array, ""]], Any] | PerStep
+Rate = float | int | Scalar | Callable[[Int[Array, ""]], Any] | PerStep
 
 
 class WorkerData(NamedTuple):

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Screen(Protocol):
     """Told of each block."""
 
@@ -16,12 +17,7 @@ class Screen(Protocol):
         """Rounds up to t are done; `line` holds the metrics if t was evaluated."""
 
 
-class Display(Protocol):
-    """A screen for the length of a run."""
-
-    def __enter__(self) -> Screen: ...
-
-    def __exit__(self, *problem: Any) -> Any: ...
+Display = AbstractContextManager[Screen]
 
 
 class _Nothing:

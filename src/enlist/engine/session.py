@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from enlist.algorithms import keys
 from enlist.algorithms.core import Algorithm, Context, PerStep, WorkerData, rates_at
-from enlist.algorithms.work import LocalWork
+from enlist.algorithms.work import Batch, LocalWork
 from enlist.cost import RoundCost, nbytes
 from enlist.engine import evaluation, execution, platform
 from enlist.engine.execution import Execution
@@ -81,16 +82,22 @@ class Session:
         ]
 
     def _batches(self, t: int, worker: int, draw: int) -> Iterator[np.ndarray]:
-        work, rows = self.plan.work, self.federation.train.rows(worker)
-        size = len(rows)
+        rows = self.federation.train.rows(worker)
+        steps = int(self.plan.work.count(len(rows)))
+        if self.plan.work.batch == 0:
+            yield from [rows] * steps
+            return
         key = keys.worker_key(self.key, jnp.int32(t), jnp.int32(worker), jnp.int32(draw))
-        table = work.table(key, size, self.plan.capacity)
-        for k in range(work.count(size)):
-            if work.batch == 0:
-                yield rows
-            else:
-                batch = work.pick(table, jnp.int32(k), size)
-                yield rows[np.asarray(batch.positions)[: int(batch.count)]]
+        picked = jax.device_get(_all_batches(self.plan.work, self.plan.capacity, key, jnp.int32(len(rows))))
+        for positions, count in list(zip(*picked, strict=True))[:steps]:
+            yield rows[positions[:count]]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _all_batches(work: LocalWork, capacity: int, key: Key[Array, ""], size: Int[Array, ""]) -> Batch:
+    """The batches of a local run, stacked; those beyond the worker's own number of steps mean nothing."""
+    table = work.table(key, size, capacity)
+    return jax.vmap(lambda k: work.pick(table, k, size))(jnp.arange(work.count(capacity)))
 
 
 def open_session(
@@ -105,6 +112,7 @@ def open_session(
     places = sampling.places(federation.workers)
     _check_rates(algorithm)
     _check_model(model, federation)
+    _check_state(algorithm, model, federation, sampling)
     devices = execution.devices_for(places, settings.devices)
     data = federation.data
     load = execution.Load(
@@ -201,6 +209,16 @@ def _check_rates(algorithm: Algorithm) -> None:
     for name, rate in algorithm.rates.items():
         if not callable(rate) and not isinstance(rate, PerStep) and not (np.isfinite(rate) and rate > 0):
             raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
+
+
+def _check_state(algorithm: Algorithm, model: Model, federation: Federation, sampling: Sampling) -> None:
+    """A worker drawn twice in a round would have two new states and one place to keep them."""
+    params = jax.eval_shape(model.init, jax.random.key(0), federation.data.x_train[:1])
+    if sampling.repeats and jax.tree.leaves(jax.eval_shape(algorithm.init_worker, params)):
+        raise BadInput(
+            f"algorithm {algorithm.name} keeps a state with each worker, which sampling {sampling.name} leaves "
+            f"undefined when a worker is drawn twice in a round: use without-replacement"
+        )
 
 
 def _check_model(model: Model, federation: Federation) -> None:

@@ -4,6 +4,7 @@ import importlib.metadata
 import platform as host
 from typing import Any
 
+from enlist import __version__
 from enlist.engine import platform
 from enlist.engine.execution import Execution
 from enlist.engine.run import first_round
@@ -11,7 +12,7 @@ from enlist.engine.session import Session
 from enlist.options import Settings, flatten
 from enlist.problem.models import count
 
-PACKAGES = ("enlist", "jax", "jaxlib", "optax", "numpy")
+PACKAGES = ("jax", "jaxlib", "optax", "numpy")
 
 
 def summarize(
@@ -69,7 +70,8 @@ def _to_target(
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages that decide the numbers."""
-    return {"python": host.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+    known = {"enlist": __version__, "python": host.python_version()}
+    return known | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def describe(session: Session, options: Settings) -> dict[str, Any]:

@@ -250,6 +250,11 @@ def _checked(parts: _Parts) -> Callable[[Any, Any], Params]:
 
 def _parameters(function: Callable) -> list[inspect.Parameter]:
     try:
+        if isinstance(
+            function, type
+        ):  # the metaclasses of these libraries hide the arguments of their classes
+            init = function.__init__  # type: ignore[misc]
+            return list(inspect.signature(init).parameters.values())[1:]
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return []

@@ -4,25 +4,19 @@ Under `vmap` over workers a native convolution turns into XLA's grouped convolut
 on a CPU the native one is slow inside any loop. So a convolution here is shifted views of the image and one
 matrix product, which stays a (batched) matrix product whatever is mapped around it.
 
-Images inside a model are `[channels, height, width, batch]`. A row of the matrix of patches is then whole
-image rows over the whole batch: long runs of memory for the views, the pool and the product alike, and a side
-that is a multiple of the pixels whatever the batch. `to_planes` brings `[batch, height, width, channels]`
-into this order, `to_rows` leaves it.
+There are two, because two orders of the axes are fast. `conv` works on `[batch, height, width, channels]`: with
+many channels, a view is long aligned runs of memory. `conv_planes` works on `[channels, height, width, batch]`:
+with few channels, the runs are whole image rows over the whole batch instead. `to_planes` brings images into
+that order, `to_rows` leaves it.
 """
 
 import functools
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
-
-
-def to_planes(x: Float[Array, "batch height width channels"]) -> Float[Array, "channels height width batch"]:
-    """Images in the order that the layers here work in."""
-    return jnp.transpose(x, (3, 1, 2, 0))
 
 
 def dense_init(key: PRNGKeyArray, inputs: int, outputs: int, gain: float) -> dict[str, Array]:
@@ -48,14 +42,14 @@ def conv_init(
 
 
 def conv(
-    x: Float[Array, "channels height width batch"],
+    x: Float[Array, "batch height width channels"],
     w: Float[Array, "rows columns channels filters"],
     stride: int = 1,
     padding: int = 0,
-) -> Float[Array, "filters out_height out_width batch"]:
+) -> Float[Array, "batch out_height out_width filters"]:
     """Two-dimensional convolution (as everywhere in deep learning: cross-correlation) without bias.
 
-    $$y_{o,p,q} = \\sum_{i,j,c} w_{i,j,c,o} \\, x_{c,\\, sp+i,\\, sq+j}$$
+    $$y_{p,q,o} = \\sum_{i,j,c} w_{i,j,c,o} \\, x_{sp+i,\\, sq+j,\\, c}$$
 
     Args:
         x: images.
@@ -64,88 +58,94 @@ def conv(
         padding: how many zeros surround the image on each side.
 
     Example:
-        >>> conv(jnp.ones((1, 4, 4, 2)), jnp.ones((3, 3, 1, 8)), padding=1).shape
-        (8, 4, 4, 2)
+        >>> conv(jnp.ones((2, 5, 5, 3)), jnp.ones((3, 3, 3, 8)), stride=2, padding=1).shape
+        (2, 3, 3, 8)
     """
+    rows, columns, _, filters = w.shape
     if padding:
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    down = stride * ((x.shape[1] - rows) // stride) + 1
+    across = stride * ((x.shape[2] - columns) // stride) + 1
+    views = [
+        x[:, i : i + down : stride, j : j + across : stride] for i in range(rows) for j in range(columns)
+    ]
+    patches = jnp.concatenate(views, axis=-1)
+    # One flat matrix: a product over four axes would be a batch of thin ones.
+    y = patches.reshape(-1, patches.shape[-1]) @ w.reshape(-1, filters)
+    return y.reshape(*patches.shape[:3], filters)
+
+
+def to_planes(x: Float[Array, "batch height width channels"]) -> Float[Array, "channels height width batch"]:
+    """Images in the order of `conv_planes` and `max_pool`."""
+    return jnp.transpose(x, (3, 1, 2, 0))
+
+
+def to_rows(x: Float[Array, "channels height width batch"]) -> Float[Array, "batch flat"]:
+    """Planes, flattened for a dense layer, an example a row."""
+    return x.reshape(-1, x.shape[-1]).T
+
+
+def conv_planes(
+    x: Float[Array, "channels height width batch"], w: Float[Array, "rows columns channels filters"]
+) -> Float[Array, "filters out_height out_width batch"]:
+    """The same convolution with the batch last, stride 1 and no padding.
+
+    Example:
+        >>> conv_planes(jnp.ones((1, 28, 28, 2)), jnp.ones((5, 5, 1, 32))).shape
+        (32, 24, 24, 2)
+    """
     # The precision asked for around the call is read here: the gradient is traced later, outside of it.
-    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-    return _conv(_Static(stride, precision), x, w)
-
-
-class _Static(NamedTuple):
-    stride: int
-    precision: str | None
+    return _conv_planes(jax.config.jax_default_matmul_precision, x, w)  # type: ignore[attr-defined]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _conv(static: _Static, x: Array, w: Array) -> Array:
-    return _conv_forward(static, x, w)[0]
+def _conv_planes(precision: str | None, x: Array, w: Array) -> Array:
+    return _forward(precision, x, w)[0]
 
 
-def _conv_forward(static: _Static, x: Array, w: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-    p = patches(x, (w.shape[0], w.shape[1]), static.stride)
-    kernel = w.reshape(p.shape[0], -1)
-    y = jnp.matmul(_written(kernel.T), p.reshape(p.shape[0], -1), precision=static.precision)
-    return y.reshape(-1, *p.shape[1:]), (x, w, p)
+def _forward(precision: str | None, x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
+    rows, columns, channels, filters = w.shape
+    down, across = x.shape[1] - rows + 1, x.shape[2] - columns + 1
+    # Along the width, then along the height: rows + columns views instead of rows * columns.
+    wide = jnp.concatenate([x[:, :, j : j + across] for j in range(columns)], axis=0)
+    patches = jnp.concatenate([wide[:, i : i + down] for i in range(rows)], axis=0)
+    patches = patches.reshape(rows * columns * channels, -1)
+    y = jnp.matmul(_written(w.reshape(-1, filters).T), patches, precision=precision)
+    return y.reshape(filters, down, across, -1), (w, patches)
 
 
-def _conv_backward(static: _Static, kept: tuple[Array, Array, Array], g: Array) -> tuple[Array, Array]:
+def _backward(precision: str | None, kept: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
     # By hand so that both products have the form that the CPU's matrix library is fast at, and overlapping
     # patches are added up in place. Where no gradient of x is asked for, the compiler drops its part.
-    x, w, p = kept
-    rows = g.reshape(g.shape[0], -1)
-    turned = rows.T if len(p) > len(rows) else _written(rows.T)
-    dw = jnp.matmul(p.reshape(p.shape[0], -1), turned, precision=static.precision)
-    dp = jnp.matmul(w.reshape(p.shape[0], -1), rows, precision=static.precision)
-    dx = _overlap(dp.reshape(p.shape), x.shape, (w.shape[0], w.shape[1]), static.stride)
-    return dx, dw.reshape(w.shape)
+    w, patches = kept
+    rows, columns, channels, filters = w.shape
+    flat = g.reshape(filters, -1)
+    turned = flat.T if len(patches) > filters else _written(flat.T)
+    dw = jnp.matmul(patches, turned, precision=precision).reshape(w.shape)
+    views = jnp.matmul(w.reshape(-1, filters), flat, precision=precision)
+    return _overlap(views.reshape(rows, columns, channels, *g.shape[1:])), dw
 
 
-_conv.defvjp(_conv_forward, _conv_backward)
+_conv_planes.defvjp(_forward, _backward)
 
 
-def patches(
-    x: Float[Array, "channels height width batch"], kernel: tuple[int, int], stride: int = 1
-) -> Float[Array, "patch out_height out_width batch"]:
-    """What lies under the kernel at each output pixel, in the order (row, column, channel).
-
-    First along the width, then along the height: rows + columns views instead of rows * columns.
-    """
-    (rows, columns), (_, height, width, _) = kernel, x.shape
-    down = stride * ((height - rows) // stride) + 1
-    across = stride * ((width - columns) // stride) + 1
-    x = jnp.concatenate([x[:, :, j : j + across : stride] for j in range(columns)], axis=0)
-    return jnp.concatenate([x[:, i : i + down : stride] for i in range(rows)], axis=0)
-
-
-def _overlap(d: Array, shape: tuple[int, ...], kernel: tuple[int, int], stride: int) -> Array:
-    """The transpose of `patches`: every entry is added to the pixel it was copied from."""
-    (rows, columns), (_, height, width, _) = kernel, shape
-    views = d.reshape(rows, columns, shape[0], *d.shape[1:])
+def _overlap(views: Array) -> Array:
+    """The transpose of taking views `[row, column, ...]`: every entry is added to the pixel it was copied from."""
+    rows, columns, channels, down, across, batch = views.shape
+    shape = (channels, down + rows - 1, across + columns - 1, batch)
     places = [(i, j) for i in range(rows) for j in range(columns)]
 
     def in_place(views: Array) -> Array:
         out = jnp.zeros(shape, views.dtype)
         for i, j in places:
-            old = lax.slice(out, (0, i, j, 0), (shape[0], i + d.shape[1], j + d.shape[2], shape[3]))
+            old = lax.slice(out, (0, i, j, 0), (channels, i + down, j + across, batch))
             out = lax.dynamic_update_slice(out, old + views[i, j], (0, i, j, 0))
         return out
 
     def padded(views: Array) -> Array:
-        zero, inner = jnp.zeros((), views.dtype), stride - 1
-        down, across = (n + inner * (n - 1) for n in d.shape[1:3])
-        sides = lambda i, j: (
-            (0, 0, 0),
-            (i, height - i - down, inner),
-            (j, width - j - across, inner),
-            (0, 0, 0),
-        )
-        return functools.reduce(jnp.add, [lax.pad(views[i, j], zero, sides(i, j)) for i, j in places])
+        sides = lambda i, j: ((0, 0), (i, rows - 1 - i), (j, columns - 1 - j), (0, 0))
+        return functools.reduce(jnp.add, [jnp.pad(views[i, j], sides(i, j)) for i, j in places])
 
-    if stride > 1:
-        return padded(views)
     # A CPU is quickest adding in place; a GPU in one kernel that reads each entry once.
     return lax.platform_dependent(views, cpu=in_place, default=padded)
 
@@ -153,11 +153,6 @@ def _overlap(d: Array, shape: tuple[int, ...], kernel: tuple[int, int], stride: 
 def _written(x: Array) -> Array:
     """x, on a CPU really laid out in this order: XLA would else fold a transpose into a slower product."""
     return lax.platform_dependent(x, cpu=lax.optimization_barrier, default=lambda x: x)
-
-
-def to_rows(x: Float[Array, "*features batch"]) -> Float[Array, "batch flat"]:
-    """Images or features of a batch, flattened for a dense layer, an example a row."""
-    return x.reshape(-1, x.shape[-1]).T
 
 
 @jax.custom_vjp
@@ -200,12 +195,12 @@ def _quarters(x: Array) -> list[Array]:
 
 
 def group_norm(
-    x: Float[Array, "channels height width batch"],
+    x: Float[Array, "batch height width channels"],
     scale: Float[Array, " channels"],
     bias: Float[Array, " channels"],
     groups: int = 32,
     epsilon: float = 1e-5,
-) -> Float[Array, "channels height width batch"]:
+) -> Float[Array, "batch height width channels"]:
     """Group normalisation: groups of an example's channels to mean 0 and variance 1, then scaled and shifted.
 
     $$y = \\gamma \\, (x - \\mu_g) / \\sqrt{\\sigma_g^2 + \\epsilon} + \\beta$$, the statistics in float32.
@@ -220,9 +215,18 @@ def group_norm(
     References:
         Wu and He, `Group Normalization <https://arxiv.org/abs/1803.08494>`_, 2018
     """
-    groups = math.gcd(groups, x.shape[0])
-    z = x.astype(jnp.float32).reshape(groups, -1, x.shape[3])
-    z = z - z.mean(axis=1, keepdims=True)
-    z = z * lax.rsqrt(jnp.square(z).mean(axis=1, keepdims=True) + epsilon)
-    gamma, beta = (v.astype(jnp.float32).reshape(-1, 1, 1, 1) for v in (scale, bias))
-    return (z.reshape(x.shape) * gamma + beta).astype(x.dtype)
+    batch, height, width, channels = x.shape
+    groups = math.gcd(groups, channels)
+    z = x.astype(jnp.float32)
+    # Both sums in one pass over the image, as flax does; what is left is one multiplication and one addition.
+    mean, square = (
+        total.sum(axis=(1, 2)).reshape(batch, groups, -1).sum(axis=2, keepdims=True)
+        / (height * width * (channels // groups))
+        for total in (z, jnp.square(z))
+    )
+    inverse = lax.rsqrt(jnp.maximum(square - jnp.square(mean), 0.0) + epsilon)
+    spread = lambda v: jnp.broadcast_to(v, (batch, groups, channels // groups)).reshape(batch, channels)
+    factor = spread(inverse) * scale.astype(jnp.float32).reshape(1, -1)
+    offset = bias.astype(jnp.float32).reshape(1, -1) - spread(mean) * factor
+    each = lambda v: v.reshape(batch, 1, 1, channels)
+    return (z * each(factor) + each(offset)).astype(x.dtype)
