@@ -102,7 +102,10 @@ def test_an_empty_place_equals_absence():
 
 def test_folding_in_pieces_is_folding_at_once():
     rng = np.random.default_rng(0)
-    summands, weights = jnp.asarray(rng.normal(size=(9, 50)), jnp.float32), jnp.asarray([1.0, 0, 1, 1, 2, 1, 0, 1, 1])
+    summands, weights = (
+        jnp.asarray(rng.normal(size=(9, 50)), jnp.float32),
+        jnp.asarray([1.0, 0, 1, 1, 2, 1, 0, 1, 1]),
+    )
     zero = empty_total(jnp.zeros(50))
     whole = fold(zero, summands, weights, jnp.zeros(9))
     pieces = zero
@@ -116,7 +119,12 @@ def counting() -> Algorithm:
     inner = enlist.fedavg()
 
     def local(ctx, key, payload, state, data):
-        return Reply({"times": state["times"] + 1.0}, jnp.ones(()), {"times": state["times"] + 1.0}, LocalStats(jnp.zeros(()), jnp.int32(1)))
+        return Reply(
+            {"times": state["times"] + 1.0},
+            jnp.ones(()),
+            {"times": state["times"] + 1.0},
+            LocalStats(jnp.zeros(()), jnp.int32(1)),
+        )
 
     def server(ctx, key, state, got: Aggregate):
         return state._replace(params=jax.tree.map(lambda p: p + got.mean["times"], state.params))

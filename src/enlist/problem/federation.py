@@ -18,7 +18,7 @@ class Holding:
     sizes: np.ndarray
 
     @staticmethod
-    def of(rows_by_worker: Sequence[np.ndarray]) -> "Holding":
+    def of(rows_by_worker: Sequence[Sequence[int] | np.ndarray]) -> "Holding":
         """From one array of row numbers for each worker."""
         sizes = np.array([len(rows) for rows in rows_by_worker], np.int32)
         offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
