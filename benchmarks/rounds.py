@@ -55,7 +55,7 @@ def main() -> None:
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(
-            json.dumps({"command": " ".join(sys.argv), "machine": machine(), "rows": rows}, indent=2)
+            json.dumps({"command": command(), "machine": machine(), "rows": rows}, indent=2)
         )
 
 
@@ -165,6 +165,15 @@ def table(rows: list[dict[str, Any]]) -> str:
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return f"{machine()['device']}, {machine()['versions']}\n\n" + "\n".join(lines)
+
+
+def command() -> str:
+    """What was typed, less where the numbers went."""
+    words = sys.argv[1:]
+    if "--out" in words:
+        at = words.index("--out")
+        words = words[:at] + words[at + 2 :]
+    return " ".join(["python benchmarks/rounds.py", *words])
 
 
 def machine() -> dict[str, Any]:

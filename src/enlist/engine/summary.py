@@ -1,10 +1,14 @@
 """The outcome of a run in a few numbers, and its options in a few words."""
 
 import importlib.metadata
+import math
 import platform as host
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from enlist import __version__
+from enlist.algorithms.work import Epochs
 from enlist.engine import platform
 from enlist.engine.execution import Execution
 from enlist.engine.run import first_round
@@ -15,21 +19,27 @@ from enlist.problem.models import count
 PACKAGES = ("jax", "jaxlib", "optax", "numpy")
 
 
+class Times(NamedTuple):
+    """Of this sitting, in seconds: all of it, setting up and compiling, and the rounds that were run."""
+
+    wall: float
+    compile: float
+    rounds: int
+
+
 def summarize(
     session: Session,
     options: Settings,
     metrics: list[dict[str, Any]],
     final: dict[str, Any],
     status: str,
-    wall_seconds: float,
-    compile_seconds: float,
+    times: Times,
 ) -> dict[str, Any]:
     """What `summary.json` holds."""
     metric = session.plan.model.metric_name
     key = f"test_{metric}"
     rounds = int(session.state.t)
-    best = max(metrics or [final], key=lambda line: line[key])
-    running = max(wall_seconds - compile_seconds, 1e-9)
+    best = max(metrics or [final], key=lambda line: -math.inf if line[key] is None else line[key])
     chosen = Execution(session.plan.lanes, session.plan.mesh.size)
     return {
         "status": status,
@@ -42,9 +52,9 @@ def summarize(
         "uplink_bytes": session.cost.uplink,
         "downlink_bytes": session.cost.downlink,
         "comm_mib": session.cost.mebibytes(rounds),
-        "wall_seconds": round(wall_seconds, 3),
-        "compile_seconds": round(compile_seconds, 3),
-        "rounds_per_second": round(rounds / running, 3),
+        "wall_seconds": round(times.wall, 3),
+        "compile_seconds": round(times.compile, 3),
+        "rounds_per_second": round(times.rounds / max(times.wall - times.compile, 1e-9), 3),
         "execution": chosen.name(session.plan.sampling.places(session.plan.workers)),
         "devices": chosen.devices,
         "device": platform.describe(),
@@ -78,13 +88,11 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
     """The options of a run begun from Python, as far as words and numbers say them."""
     plan, federation = session.plan, session.federation
     chosen = Execution(plan.lanes, plan.mesh.size)
-    rates = {name: float(rate) for name, rate in session.rates.items()}
+    # As it was typed: 0.1, not the nearest float32 in sixteen digits.
+    rates = {name: float(str(np.float32(rate))) for name, rate in session.rates.items()}
     schedules = {name: getattr(rate, "__name__", "schedule") for name, rate in plan.schedules}
-    local = {
-        f"local_{type(plan.work).__name__.lower()}": plan.work.count(1)
-        if plan.work.batch == 1
-        else _amount(plan.work)
-    }
+    work = plan.work
+    local = {"local_epochs": work.epochs} if isinstance(work, Epochs) else {"local_steps": work.steps}
     return {
         "dataset": federation.name,
         "partition": federation.partition,
@@ -101,7 +109,3 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
         "execution": chosen.name(plan.sampling.places(plan.workers)),
         "devices": chosen.devices,
     }
-
-
-def _amount(work: Any) -> int:
-    return work.epochs if hasattr(work, "epochs") else work.steps

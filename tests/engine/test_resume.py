@@ -1,0 +1,165 @@
+"""A run that stopped goes on as if it had not: parameters, optimizer and worker states, metrics."""
+
+import json
+import signal
+import threading
+from functools import partial
+
+import jax
+import numpy as np
+import optax
+import pytest
+from conftest import make_dataset
+from test_program import counting
+
+import enlist
+from enlist import Steps, models, partition
+from enlist.engine import loop
+from enlist.engine.checkpoint import Checkpoints
+from enlist.engine.folder import RunFolder
+
+MOMENTUM = partial(optax.sgd, momentum=0.9)
+
+
+def run(out=None, algorithm=None, **options):
+    fed = partition.iid(make_dataset(), 7, 0)
+    arguments = {
+        "cohort": 3,
+        "rounds": 8,
+        "local": Steps(2, 4),
+        "seed": 5,
+        "out": out,
+        "eval_every": 2,
+    } | options
+    return enlist.simulate(algorithm or enlist.fedavg(server=MOMENTUM), models.logistic(), fed, **arguments)
+
+
+def state(result):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(result.session.state)]
+
+
+def test_with_more_rounds_than_first_asked(tmp_path):
+    whole = run(tmp_path / "whole")
+    run(tmp_path / "cut", rounds=4)
+    cut = run(tmp_path / "cut", resume=True)
+    assert all((a == b).all() for a, b in zip(state(whole), state(cut), strict=True))
+    assert (tmp_path / "whole/metrics.jsonl").read_text() == (tmp_path / "cut/metrics.jsonl").read_text()
+    assert RunFolder(tmp_path / "cut").config()["rounds"] == 8
+    assert cut.metrics == whole.metrics
+
+
+def test_worker_states_too(tmp_path):
+    whole = run(algorithm=counting())
+    run(tmp_path / "cut", algorithm=counting(), rounds=3)
+    cut = run(tmp_path / "cut", algorithm=counting(), resume=True)
+    assert all((a == b).all() for a, b in zip(state(whole), state(cut), strict=True))
+
+
+def test_lines_after_the_checkpoint_are_not_doubled_and_a_torn_one_is_dropped(tmp_path):
+    whole = run(tmp_path / "whole")
+    run(tmp_path / "cut", rounds=4)
+    metrics = tmp_path / "cut/metrics.jsonl"
+    with metrics.open("a") as file:
+        file.write(json.dumps(whole.metrics[2] | {"train_loss": -1.0}) + '\n{"round": 8, "tr')
+    run(tmp_path / "cut", resume=True)
+    assert metrics.read_text() == (tmp_path / "whole/metrics.jsonl").read_text()
+
+
+def test_from_the_beginning_when_nothing_was_saved_yet(tmp_path):
+    whole = run()
+    run(tmp_path / "cut", rounds=4)
+    for saved in (tmp_path / "cut/checkpoints").iterdir():
+        for path in sorted(saved.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        saved.rmdir()
+    cut = run(tmp_path / "cut", resume=True)
+    assert all((a == b).all() for a, b in zip(state(whole), state(cut), strict=True))
+    assert cut.metrics == whole.metrics
+
+
+def test_only_the_newest_few_checkpoints_are_kept(tmp_path):
+    run(tmp_path / "run", checkpoint_every=2)
+    assert sorted(int(path.name) for path in (tmp_path / "run/checkpoints").iterdir()) == [6, 8]
+
+
+def test_an_interrupt_saves_and_is_taken_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "BLOCK_SECONDS", 0.0)
+    whole = run(tmp_path / "whole")
+    append = RunFolder.append
+
+    def interrupt(self, line):
+        append(self, line)
+        if line["round"] == 4:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RunFolder, "append", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut")
+    monkeypatch.setattr(RunFolder, "append", append)
+    assert json.loads((tmp_path / "cut/summary.json").read_text())["status"] == "interrupted"
+    cut = run(tmp_path / "cut", resume=True)
+    assert all((a == b).all() for a, b in zip(state(whole), state(cut), strict=True))
+    assert (tmp_path / "whole/metrics.jsonl").read_text() == (tmp_path / "cut/metrics.jsonl").read_text()
+
+
+def test_a_run_in_another_thread_leaves_signals_alone():
+    before = signal.getsignal(signal.SIGINT)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(run(rounds=2)))
+    thread.start()
+    thread.join()
+    assert results[0].summary["status"] == "done"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_changed_option_is_refused_by_name(tmp_path):
+    run(tmp_path / "run", rounds=2)
+    with pytest.raises(enlist.BadInput, match="seed is 6 now but was 5"):
+        run(tmp_path / "run", seed=6, resume=True)
+    with pytest.raises(enlist.BadInput, match="2 rounds are done already"):
+        run(tmp_path / "run", rounds=1, resume=True)
+
+
+def test_a_broken_checkpoint_is_named(tmp_path):
+    run(tmp_path / "run", rounds=2)
+    for path in (tmp_path / "run/checkpoints/2").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"not a checkpoint")
+    with pytest.raises(enlist.BadInput, match="checkpoints/2"):
+        run(tmp_path / "run", resume=True)
+
+
+def test_a_folder_in_use_is_not_overwritten(tmp_path):
+    run(tmp_path / "run", rounds=2)
+    with pytest.raises(enlist.BadInput, match="not empty"):
+        run(tmp_path / "run", rounds=2)
+
+
+def test_a_diverged_run_says_when_and_why_and_keeps_the_last_good_state(tmp_path):
+    with pytest.raises(
+        enlist.Diverged, match=r"diverged in round \d+.*K L eta_L = .*lower worker-lr"
+    ) as broken:
+        run(tmp_path / "run", enlist.fedavg(worker_lr=1e12, server_lr=1e12), rounds=50, local=Steps(20, 4))
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["status"] == "diverged"
+    assert summary["rounds"] == broken.value.round - 1
+    kept = Checkpoints(tmp_path / "run/checkpoints")
+    assert kept.latest() == broken.value.round - 1
+    kept.close()
+
+
+def test_nothing_is_written_without_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(rounds=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_zero_rounds_keep_the_initial_model(tmp_path):
+    from safetensors.numpy import load_file
+
+    result = run(tmp_path / "run", rounds=0)
+    kept = load_file(tmp_path / "run/model.safetensors")
+    assert {name: array.shape for name, array in kept.items()} == {"w": (10, 12), "b": (10,)}
+    assert (kept["w"] == np.asarray(result.params["w"])).all()
+    assert result.metrics == []
+    assert result.summary["final"]["train_loss"] == pytest.approx(np.log(10), rel=1e-4)
