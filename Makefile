@@ -24,6 +24,7 @@ pytest: .venv/.installed-dev
 
 bench: .venv/.installed-dev
 	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/startup.py
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 WORKERS, ROWS, EPOCHS, BATCH = 100, 600, 5, 60
 SIDE = 2048
@@ -23,6 +23,16 @@ LAYERS = {
     "two_nn": [784 * 200, 200 * 200, 200 * 10],
     "cnn": [24 * 24 * 25 * 32, 8 * 8 * 25 * 32 * 64, 1024 * 512, 512 * 10],
 }
+
+
+class Case(NamedTuple):
+    """What is measured."""
+
+    model: str
+    cohort: int
+    partition: str
+
+
 PRODUCT = f"""
 import sys, time, jax, numpy as np
 a = jax.numpy.asarray(np.random.default_rng(0).random(({SIDE}, {SIDE}), dtype=np.float32))
@@ -40,7 +50,11 @@ for line in sys.stdin:
 def main() -> None:
     """Measures and prints; with --out also writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", default="two_nn:10,two_nn:100,cnn:10", help="MODEL:COHORT, ...")
+    parser.add_argument(
+        "--cases",
+        default="two_nn:10,two_nn:100,two_nn:100:quantity:1.5,cnn:10",
+        help="MODEL:COHORT[:PARTITION], ...",
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each repeat")
     parser.add_argument("--precision", default="float32")
@@ -49,7 +63,7 @@ def main() -> None:
     parser.add_argument("--no-product", action="store_true", help="leave the matrix product out")
     parser.add_argument("--out", type=Path, help="a .json file for the numbers")
     options = parser.parse_args()
-    cases = [(name, int(n)) for name, n in (case.split(":") for case in options.cases.split(","))]
+    cases = [case(text) for text in options.cases.split(",")]
     rows = measure(cases, options)
     print(table(rows))
     if options.out:
@@ -59,9 +73,15 @@ def main() -> None:
         )
 
 
-def measure(cases: list[tuple[str, int]], options: argparse.Namespace) -> list[dict[str, Any]]:
+def case(text: str) -> Case:
+    """`two_nn:100` or `two_nn:100:quantity:1.5`."""
+    model, cohort, *how = text.split(":")
+    return Case(model, int(cohort), ":".join(how) or "iid")
+
+
+def measure(cases: list[Case], options: argparse.Namespace) -> list[dict[str, Any]]:
     """All cases and the product in turns, several times."""
-    sessions = {case: session(*case, options) for case in cases}
+    sessions = {case: session(case, options) for case in cases}
     seen: dict[Any, list[tuple[float, float]]] = {case: [] for case in cases}
     products: list[float] = []
     child = None if options.no_product else start_product()
@@ -96,7 +116,7 @@ def session(
         return rng.random((rows, 28, 28, 1), dtype=np.float32), rng.integers(0, 10, rows).astype(np.int32)
 
     data = Dataset(*draw(WORKERS * ROWS), *draw(1000), classes=10, name="random")
-    fed = partition.iid(data, WORKERS, 0)
+    fed = partition.parse(case.partition)(data, WORKERS, 0)
     settings = Settings(precision=options.precision, execution=options.execution, devices=options.devices)
     start = time.perf_counter()
     ready = open_session(
@@ -122,17 +142,18 @@ def session(
 
 
 def row(
-    case: tuple[str, int], seen: list[tuple[float, float]], product: float | None, facts: dict[str, Any]
+    case: Case, seen: list[tuple[float, float]], product: float | None, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """One line of the table."""
-    model, cohort = case
-    layers = LAYERS[model]
-    operations = cohort * EPOCHS * ROWS * 2 * (2 * sum(layers) + sum(layers[1:]))
+    layers = LAYERS[case.model]
+    # Right for unequal workers too if all of them take part.
+    operations = case.cohort * EPOCHS * ROWS * 2 * (2 * sum(layers) + sum(layers[1:]))
     wall = statistics.median(wall for wall, _ in seen)
     rate = operations / wall
     return facts | {
-        "model": model,
-        "cohort": cohort,
+        "model": case.model,
+        "cohort": case.cohort,
+        "partition": case.partition,
         "ms_a_round": 1e3 * wall,
         "ms_best": 1e3 * min(wall for wall, _ in seen),
         "cpu_ms_a_round": 1e3 * statistics.median(cpu for _, cpu in seen),
@@ -144,7 +165,16 @@ def row(
 
 def table(rows: list[dict[str, Any]]) -> str:
     """As Markdown."""
-    head = ["model", "n", "ms a round (best)", "CPU ms a round", "GFLOP/s", "product GFLOP/s", "ratio"]
+    head = [
+        "model",
+        "n",
+        "partition",
+        "ms a round (best)",
+        "CPU ms a round",
+        "GFLOP/s",
+        "product GFLOP/s",
+        "ratio",
+    ]
     head += ["lanes x devices", "compile s"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for r in rows:

@@ -184,3 +184,24 @@ def test_steps_of_a_single_full_gradient_are_bounded_in_memory():
     b = run(fed, cohort=2, local=Steps(2, 0), rounds=1, execution="batch", devices=2)
     for x, y in zip(leaves(a), leaves(b), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_grows_with_the_group_and_not_with_the_cohort():
+    def scratch(cohort, execution):
+        fed = partition.iid(make_dataset(), 60, 0)
+        model = models.two_nn(hidden=200)
+        session = run(fed, model=model, cohort=cohort, rounds=0, execution=execution, devices=1).session
+        lowered = session.program.block.lower(
+            session.held,
+            session.examples,
+            session.state,
+            session.rates,
+            session.key,
+            jnp.int32(1),
+            jnp.asarray(True),
+        )
+        return lowered.compile().memory_analysis().temp_size_in_bytes
+
+    few, many = scratch(6, "chunk:3"), scratch(60, "chunk:3")
+    assert many < 1.1 * few
+    assert scratch(60, "batch") > 4 * many

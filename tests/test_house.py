@@ -1,0 +1,98 @@
+"""The house keeps its plan: imports point one way, rooms stay small, docstrings' examples are true."""
+
+import ast
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "enlist"
+# What each part may import from the house. `errors` is everybody's.
+MAY_IMPORT = {
+    "errors": set(),
+    "options": set(),
+    "problem": {"problem"},
+    "participation": {"participation"},
+    "cost": set(),
+    "algorithms": {"algorithms", "problem"},
+    "report": {"report"},
+    "engine": {
+        "engine",
+        "algorithms",
+        "participation",
+        "problem",
+        "cost",
+        "options",
+        "report",
+        "__version__",
+    },
+    "launch": {"engine", "algorithms", "participation", "problem", "options"},
+    "cli": {"launch", "engine", "problem", "options", "report", "cli", "__version__"},
+    "__main__": {"cli"},
+}
+HEAVY = {"jax", "optax", "matplotlib", "plotly", "orbax", "sklearn"}
+
+
+def files():
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def imports(path, top_only=False):
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_only else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "enlist":
+                yield from (f"enlist.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if part == "__init__":
+        pytest.skip("the public names, loaded lazily from everywhere")
+    house = {name.split(".")[1] for name in imports(path) if name.startswith("enlist.")}
+    assert house - {"errors"} <= MAY_IMPORT[part], f"{path.name} imports {house}"
+
+
+@pytest.mark.parametrize(
+    "path", [SOURCE / "cli.py", SOURCE / "options.py", SOURCE / "errors.py", SOURCE / "__init__.py"]
+)
+def test_help_needs_nothing_heavy(path):
+    assert not {name.split(".")[0] for name in imports(path, top_only=True)} & HEAVY
+
+
+def test_algorithms_know_nothing_of_files_clocks_or_networks():
+    for path in (SOURCE / "algorithms").glob("*.py"):
+        assert not {"os", "time", "pathlib", "socket", "json", "logging", "io"} & set(imports(path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "enlist",
+        "enlist.errors",
+        "enlist.options",
+        "enlist.algorithms.fedavg",
+        "enlist.problem.federation",
+        "enlist.problem.models",
+    ],
+)
+def test_examples_in_docstrings_are_true(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_every_public_name_can_be_had():
+    import enlist
+
+    for name in enlist.__all__:
+        assert getattr(enlist, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'fedag'"):
+        enlist.fedag  # noqa: B018
