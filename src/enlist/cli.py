@@ -4,22 +4,20 @@ Nothing heavy is imported before it is needed, so that help and complaints come 
 """
 
 import contextlib
-import difflib
-import io
 import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import tyro
 
 from enlist.errors import BadInput, Diverged, EnlistError, unknown
-from enlist.options import RunOptions, flatten
+from enlist.options import HASHES, RunOptions, kept, typed, unflatten
 
 COMMANDS = {
     "run": "simulate one run",
@@ -29,7 +27,8 @@ COMMANDS = {
 EPILOGUE = (
     "Each command has its own --help. Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted."
 )
-T = TypeVar("T")
+HELP = ("-h", "--help")
+ACTIONS = ("list", "fetch", "where")
 
 
 @dataclass(frozen=True)
@@ -62,32 +61,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _command(given)
     except EnlistError as error:
-        _complain(str(error))
-        sys.exit(error.exit_code)
+        _stop(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _complain("interrupted")
-        sys.exit(130)
+        _stop("interrupted", 130)
     except BrokenPipeError:
         # Whoever read our output has gone away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        _stop(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
 
 
 def _command(given: list[str]) -> None:
-    if not given or given[0] in ("-h", "--help", "help"):
+    if not given or given[0] in (*HELP, "help"):
         print(_usage())
     elif given[0] in ("-V", "--version"):
         from importlib.metadata import version
 
         print(f"enlist {version('enlist')}")
-    elif given[0] == "run":
-        _run(given[1:])
-    elif given[0] == "report":
-        _report(_parse(ReportOptions, "report", given[1:]))
-    elif given[0] == "data":
-        _data(_parse(DataOptions, "data", given[1:]))
-    else:
+    elif given[0] not in COMMANDS:
         raise unknown("command", given[0], COMMANDS)
+    else:
+        options, act = {
+            "run": (RunOptions, _run),
+            "report": (ReportOptions, _report),
+            "data": (DataOptions, _data),
+        }[given[0]]
+        if any(word in HELP for word in given):
+            _help(options, given[0])
+        act(*typed(options, given[1:]))
 
 
 def _usage() -> str:
@@ -96,146 +98,128 @@ def _usage() -> str:
     return f"usage: enlist COMMAND [OPTIONS]\n\n{rows}\n\n{EPILOGUE}"
 
 
-def _run(given: list[str]) -> None:
+def _help(options: type, command: str) -> None:
+    """The options with their groups, defaults and meaning; exits."""
+    config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+    tyro.cli(options, args=["--help"], prog=f"enlist {command}", config=config)
+
+
+# ---- run -----------------------------------------------------------------------------------------------
+
+
+def _run(given: dict[str, Any], loose: list[str]) -> None:
+    if loose:
+        raise BadInput(f"run: {loose[0]!r} belongs to no option; options are typed as --name value")
     options, hashes = _run_options(given)
     asked = options.output
-    out = Path(asked.resume) if asked.resume else Path(asked.out) if asked.out else _dated(options)
+    out = Path(asked.resume or asked.out or _dated(options))
     live = sys.stderr.isatty() and not asked.json
     from enlist.launch import launch
 
     stopped: BaseException | None = None
+    # What a person's own model prints must not get between the JSON.
+    quiet = contextlib.redirect_stdout(sys.stderr) if asked.json else contextlib.nullcontext()
     try:
-        launch(options, out, live=live, hashes=hashes)
+        with quiet:
+            launch(options, out, live=live, hashes=hashes)
     except (Diverged, KeyboardInterrupt) as stop:
+        if not (out / "config.yaml").exists():
+            raise
         stopped = stop
     _show(out, asked.json)
     if isinstance(stopped, KeyboardInterrupt):
-        _complain(f"interrupted; go on with: enlist run --resume {out}")
-        sys.exit(130)
+        _stop(f"interrupted; go on with: enlist run --resume {out}", 130)
     if stopped is not None:
         raise stopped
+
+
+def _run_options(given: dict[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
+    """The options, those of --resume's or --config's file first; and what that file says of other files."""
+    resume, config = given.get("resume"), given.get("config")
+    if resume is None and config is None:
+        return unflatten(RunOptions, given), {}
+    if resume is not None and config is not None:
+        raise BadInput("resume and config are both given: a resumed run has its own config")
+    if resume is not None and "out" in given:
+        raise BadInput("resume and out are both given: a resumed run goes on in its own folder")
+    path = Path(config) if config is not None else Path(str(resume)) / "config.yaml"
+    if resume is not None and not os.path.isfile(path):
+        raise BadInput(f"resume {resume}: there is no run in that folder (it has no config.yaml)")
+    before, hashes = _read(path)
+    # Of the two ways to say how much a worker does, the one that is typed wins.
+    for one, other in (("local_steps", "local_epochs"), ("local_epochs", "local_steps")):
+        if one in given:
+            before[other] = None
+    changed = {name for name in given if name in before and given[name] != before[name]}
+    return (
+        unflatten(RunOptions, before | given),
+        {name: value for name, value in hashes.items() if HASHES[name] not in changed},
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A configuration file's options, and its hashes of other files."""
+    from enlist.engine.folder import read_config
+
+    values = read_config(path)
+    hashes = {name: values.pop(name) for name in HASHES if name in values}
+    try:
+        before = kept(values)
+        unflatten(RunOptions, before)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from error
+    return before, hashes
 
 
 def _show(out: Path, as_json: bool) -> None:
     """Draws the run's picture and page and prints its outcome."""
     from enlist.report import figures, page, record
 
-    kept = record.load(out)
-    figures.curves([kept], out / "curves.png")
-    page.write_page([kept], out / "report.html")
+    run = record.load(out)
+    figures.curves([run], out / "curves.png")
+    page.write_page([run], out / "report.html")
     if as_json:
-        print(json.dumps(kept.summary | {"folder": str(out)}, indent=2))
+        _print_json(run.summary | {"folder": str(out)})
         return
     from rich.console import Console
 
     from enlist.report.tables import print_outcome
 
-    print_outcome(kept, Console())
+    print_outcome(run, Console())
 
 
-def _run_options(given: list[str]) -> tuple[RunOptions, dict[str, str]]:
-    """The options: from --resume's or --config's file where there is one, what is typed beside it wins."""
-    first = _parse(RunOptions, "run", given)
-    resume, config = first.output.resume, first.output.config
-    if resume is None and config is None:
-        return first, {}
-    if resume is not None and config is not None:
-        raise BadInput("resume and config are both given: a resumed run has its own config")
-    if resume is not None and first.output.out is not None:
-        raise BadInput("resume and out are both given: a resumed run goes on in its own folder")
-    from enlist.engine.folder import read_config
-
-    path = Path(config) if config is not None else Path(str(resume)) / "config.yaml"
-    if resume is not None and not path.exists():
-        raise BadInput(f"resume {resume}: there is no run in that folder (it has no config.yaml)")
-    kept = read_config(path)
-    hashes = {name: kept.pop(name) for name in list(kept) if name.endswith("_sha256")}
-    return _parse(RunOptions, "run", given, default=_typed(kept, path)), hashes
+def _dated(options: RunOptions) -> Path:
+    problem = options.problem
+    words = [options.method.algorithm, Path(problem.model.partition(":")[0]).stem, Path(problem.dataset).stem]
+    return _unused("-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words))
 
 
-def _typed(kept: dict[str, Any], path: Path) -> RunOptions:
-    """A configuration file's values as options; each must be of the kind that the option has."""
-    known = flatten(RunOptions())
-    for name in kept:
-        if name not in known:
-            close = difflib.get_close_matches(name, list(known), n=1)
-            raise BadInput(
-                f"{path}: unknown option {name!r}" + (f": did you mean {close[0]!r}?" if close else "")
-            )
-    line = [word for name, value in kept.items() for word in _words(name, value)]
-    try:
-        return _parse(RunOptions, "run", line)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from error
+def _unused(name: str) -> Path:
+    """A new dated folder under runs/."""
+    dated = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"[:100]
+    tries = (Path("runs") / (dated if k == 1 else f"{dated}-{k}") for k in range(1, 1000))
+    return next(path for path in tries if not path.exists())
 
 
-def _words(name: str, value: Any) -> list[str]:
-    """An option as it would be typed; this way a file's values pass the same checks as typed ones."""
-    option = f"--{name.replace('_', '-')}"
-    if value is None or value is False:
-        return []
-    return (
-        [option]
-        if value is True
-        else [f"{option}={value}" if str(value).startswith("-") else option, str(value)][
-            : 2 - str(value).startswith("-")
-        ]
-    )
+# ---- report --------------------------------------------------------------------------------------------
 
 
-def _parse(kind: type[T], command: str, given: list[str], default: T | None = None) -> T:
-    """tyro's parsing, with its boxed complaints made one line."""
-    said = io.StringIO()
-    config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    wants_help = any(word in ("-h", "--help") for word in given)
-    try:
-        with contextlib.nullcontext() if wants_help else contextlib.redirect_stderr(said):
-            kwargs: dict[str, Any] = {} if default is None else {"default": default}
-            return tyro.cli(kind, args=given, prog=f"enlist {command}", config=config, **kwargs)
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        raise BadInput(_one_line(said.getvalue(), command)) from None
-
-
-def _one_line(box: str, command: str) -> str:
-    """The message inside one of tyro's boxes, with the option it thinks was meant."""
-    lines = [re.sub(r"[│╭╰╮╯─]", " ", line).strip() for line in box.splitlines()]
-    parts = re.split(r"\n(?:-{5,}|\s*)\n", "\n".join(line for line in lines))
-    parts = [" ".join(part.split()) for part in parts if part.strip(" -\n")]
-    text = next(
-        (p for p in parts if re.match(r"Error|Unrec.*:|Missing val|Required|Invalid", p)),
-        parts[0] if parts else "",
-    )
-    text = re.sub(r"^Error parsing (?:[a-z]+: )?", "", text)
-    text = re.sub(
-        r"(?:could not convert string to float|invalid literal for int\(\) with base 10): (.*)",
-        r"must be a number, not \1",
-        text,
-    )
-    meant = re.search(r"Perhaps you meant:?\s*(--[a-z-]+)", " ".join(parts))
-    hint = f": did you mean {meant[1]}?" if meant else f" (see enlist {command} --help)"
-    return text.rstrip(".") + hint
-
-
-def _report(options: ReportOptions) -> None:
+def _report(given: dict[str, Any], folders: list[str]) -> None:
     from enlist.report import figures, page, record
 
-    if not options.runs:
-        raise BadInput("report: name at least one folder of a run")
-    runs = [record.load(Path(folder)) for folder in options.runs]
-    if options.out is not None:
-        out = Path(options.out)
-    else:
-        out = Path(options.runs[0]) if len(runs) == 1 else _unused(Path("runs"), f"{_now()}-report")
-    if out.is_file():
-        raise BadInput(f"out = {out}: that is a file; name a folder")
-    out.mkdir(parents=True, exist_ok=True)
+    if not folders:
+        raise BadInput("report: name at least one folder of a run, for instance: enlist report runs/NAME")
+    runs = [record.load(folder) for folder in folders]
+    out = Path(given.get("out") or (folders[0] if len(runs) == 1 else _unused("report")))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"out = {out}: cannot be made a folder ({error}); name another") from error
     figures.curves(runs, out / "curves.png")
     page.write_page(runs, out / "report.html")
     made = {"page": str(out / "report.html"), "picture": str(out / "curves.png")}
-    if options.json:
-        print(json.dumps(made, indent=2))
+    if given.get("json"):
+        _print_json(made)
         return
     from rich.console import Console
 
@@ -245,60 +229,65 @@ def _report(options: ReportOptions) -> None:
     print("\n".join(f"{what:8} {where}" for what, where in made.items()))
 
 
-def _data(options: DataOptions) -> None:
+# ---- data ----------------------------------------------------------------------------------------------
+
+
+def _data(given: dict[str, Any], words: list[str]) -> None:
+    action, *names = words or [""]
+    if not action:
+        raise BadInput("data: say what to do, for instance: enlist data list")
+    if action not in ACTIONS:
+        raise unknown("action", action, ACTIONS)
+    if action == "list" and names:
+        raise BadInput(f"data list takes no name ({names[0]!r}); type: enlist data where {names[0]}")
+    if action != "list" and len(names) != 1:
+        raise BadInput(f"data {action}: name one data set, for instance: enlist data {action} mnist")
+    if action == "list":
+        _list(bool(given.get("json")))
+    else:
+        _locate(action, names[0], bool(given.get("json")))
+
+
+def _list(as_json: bool) -> None:
     from enlist.problem import datasets
 
-    if options.action not in ("list", "fetch", "where"):
-        raise unknown("action", options.action, ("list", "fetch", "where"))
-    if options.action == "list":
-        rows = datasets.catalogue()
-        if options.json:
-            print(json.dumps([row._asdict() for row in rows], indent=2))
-            return
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table("name", "classes", "train", "test", "example", "where", "note")
-        for row in rows:
-            table.add_row(*("-" if cell is None else str(cell) for cell in row))
-        Console().print(table)
+    rows = datasets.catalogue()
+    if as_json:
+        _print_json([row._asdict() for row in rows])
         return
-    if options.name is None:
-        raise BadInput(
-            f"data {options.action}: name a data set, for instance: enlist data {options.action} mnist"
-        )
-    where = datasets.fetch(options.name) if options.action == "fetch" else datasets.where(options.name)
-    if options.json:
-        print(json.dumps({"name": options.name, "where": None if where is None else str(where)}))
-    elif where is not None:
-        print(where)
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "classes", "train", "test", "example", "where", "note")
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    Console().print(table)
+
+
+def _locate(action: str, name: str, as_json: bool) -> None:
+    from enlist.problem import datasets
+
+    path = datasets.fetch(name) if action == "fetch" else datasets.where(name)
+    if as_json:
+        _print_json({"name": name, "where": None if path is None else str(path)})
+    elif path is not None:
+        print(path)
     else:
-        ready = next(row.where for row in datasets.catalogue() if row.name == options.name.partition(":")[0])
-        print(
-            f"{options.name}: {ready}"
-            + ("" if ready in ("bundled", "computed") else f"; enlist data fetch {options.name}")
-        )
+        state = next(row.where for row in datasets.catalogue() if row.name == name)
+        hint = "" if state in ("bundled", "computed") else f"; type: enlist data fetch {name}"
+        print(f"{name}: {state}{hint}")
 
 
-def _dated(options: RunOptions) -> Path:
-    problem = options.problem
-    words = [options.method.algorithm, Path(problem.model.partition(":")[0]).stem, Path(problem.dataset).stem]
-    return _unused(
-        Path("runs"), f"{_now()}-{'-'.join(re.sub(r'[^A-Za-z0-9_.]+', '_', word) for word in words)}"
-    )
+# ---- what is said --------------------------------------------------------------------------------------
 
 
-def _now() -> str:
-    return datetime.now().strftime("%Y%m%d-%H%M%S")
+def _print_json(value: Mapping[str, Any] | list[Any]) -> None:
+    print(json.dumps(value, indent=2))
 
 
-def _unused(parent: Path, name: str) -> Path:
-    tries = [parent / name, *(parent / f"{name}-{k}" for k in range(2, 1000))]
-    return next(path for path in tries if not path.exists())
-
-
-def _complain(message: str) -> None:
+def _stop(message: str, code: int) -> None:
     print(f"enlist: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

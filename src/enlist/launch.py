@@ -1,78 +1,113 @@
 """From options to a run: names become data, models and algorithms here."""
 
+import contextlib
 import hashlib
 import inspect
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import optax
 
 from enlist.algorithms.core import Algorithm
 from enlist.algorithms.fedavg import Optimizer, fedavg
 from enlist.algorithms.work import Epochs, LocalWork, Steps
-from enlist.engine import progress
+from enlist.engine import execution, progress
+from enlist.engine.folder import refuse_if_used
 from enlist.engine.run import Run
 from enlist.engine.simulate import simulate
 from enlist.engine.tracking import require_tensorboard
-from enlist.errors import BadInput, unknown
-from enlist.options import AlgorithmOptions, OutputOptions, ProblemOptions, RunOptions, flatten
+from enlist.errors import BadInput, EnlistError, unknown
+from enlist.options import (
+    HASHES,
+    AlgorithmOptions,
+    OutputOptions,
+    ParticipationOptions,
+    ProblemOptions,
+    RunOptions,
+    flatten,
+)
 from enlist.participation import sampling
+from enlist.participation.sampling import Sampling
 from enlist.problem import adapters, datasets, partition
 from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation
+from enlist.problem.models import Model
+from enlist.problem.objective import PRECISIONS
 
 ALGORITHMS = ("fedavg",)
+DEFAULT_WORKERS = 100
+DEFAULT_COHORT = 10
 DEFAULT_EPOCHS = 5
-# Written into config.yaml beside the options: a file that has changed since is not the same run.
-HASHES = ("dataset_sha256", "model_sha256")
+# Row numbers that a worker may draw for one round, all held in memory at once: 1 GiB of them.
+MOST_DRAWS = 2**28
 
 
-def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, str] | None = None) -> Run:
-    """Carries out `enlist run`. Everything is checked before the folder `out` is made or touched."""
-    if options.output.tensorboard:
-        require_tensorboard()
-    strategy = sampling.parse(
-        options.participation.sampling, options.participation.cohort, options.participation.cohort_most
-    )
-    work = local_work(options.method)
-    method = algorithm(options.method)
-    found = _hashes(options.problem)
-    for name, value in (hashes or {}).items():
-        if found.get(name) != value:
-            what = options.problem.dataset if name.startswith("dataset") else options.problem.model
-            raise BadInput(
-                f"{what} is not the file it was when this configuration was written (its {name} differs)"
-            )
+def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any] | None = None) -> Run:
+    """Carries out `enlist run`. Everything is checked before the folder `out` is made or touched.
+
+    Args:
+        options: what was asked for.
+        out: the folder of the run.
+        live: whether to draw progress.
+        hashes: of the files that the options name, where these must still be what they were.
+    """
+    _check_names(options)
+    method, work = algorithm(options.method), local_work(options.method)
+    if options.output.resume is None:
+        _check_folder(out)
+    found = _hashes(options.problem, hashes or {})
     problem, federation = deal(options.problem, options.settings.seed)
-    model = adapters.from_spec(problem.model, federation.classes)
-    method_options = replace(options.method, **_amount(work))
-    complete = flatten(replace(options, problem=problem, method=method_options))
-    config = {
-        name: value for name, value in complete.items() if name not in OutputOptions.__dataclass_fields__
-    }
-    return simulate(
-        method,
-        model,
-        federation,
-        cohort=strategy,
-        local=work,
-        out=out,
-        resume=options.output.resume is not None,
-        config=config | found,
-        display=progress.live if live else progress.silent,
-        tensorboard=options.output.tensorboard,
-        **flatten(options.settings),
+    participation, strategy = cohort(options.participation, federation.workers)
+    _check_work(work, federation)
+    filled = replace(
+        options,
+        problem=problem,
+        participation=participation,
+        method=replace(options.method, **_amount(work)),
     )
+    config = {
+        name: value
+        for name, value in flatten(filled).items()
+        if name not in OutputOptions.__dataclass_fields__
+    }
+    try:
+        return simulate(
+            method,
+            model(problem.model, federation),
+            federation,
+            cohort=strategy,
+            local=work,
+            out=out,
+            resume=options.output.resume is not None,
+            config=config | found,
+            display=progress.live if live else progress.silent,
+            tensorboard=options.output.tensorboard,
+            **flatten(options.settings),
+        )
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            raise EnlistError(
+                "out of memory: try --execution chunk:N or one-by-one, a smaller --batch or fewer workers"
+            ) from error
+        raise
 
 
 def deal(options: ProblemOptions, seed: int) -> tuple[ProblemOptions, Federation]:
     """The federation, and the options with what was left to us filled in."""
     how = None if options.partition is None else partition.parse(options.partition)
-    data = datasets.load(options.dataset, workers=options.workers, seed=seed)
+    workers = DEFAULT_WORKERS if options.workers is None else options.workers
+    data = datasets.load(options.dataset, workers=workers, seed=seed)
     if how is None:
         how = partition.parse(natural_partition(data))
-    federation = how(data, options.workers, seed)
+    federation = how(data, workers, seed)
+    if options.workers not in (None, federation.workers):
+        raise BadInput(
+            f"workers = {options.workers}: {options.dataset} names {federation.workers} holders, and by-key "
+            "takes these; leave --workers out, or choose another --partition"
+        )
     return replace(options, partition=federation.partition, workers=federation.workers), federation
 
 
@@ -81,6 +116,17 @@ def natural_partition(data: Dataset) -> str:
     if data.worker is not None:
         return "by-key"
     return "digits:2" if data.classes == 10 else "iid"
+
+
+def cohort(options: ParticipationOptions, workers: int) -> tuple[ParticipationOptions, Sampling]:
+    """Who takes part, and the options with what was left to us filled in."""
+    everybody = options.sampling == "full"
+    size = options.cohort or (workers if everybody else min(DEFAULT_COHORT, workers))
+    if everybody and size != workers:
+        raise BadInput(
+            f"cohort = {size}: with --sampling full all {workers} workers take part; leave --cohort out"
+        )
+    return replace(options, cohort=size), sampling.parse(options.sampling, size, options.cohort_most)
 
 
 def algorithm(options: AlgorithmOptions) -> Algorithm:
@@ -119,14 +165,70 @@ def local_work(options: AlgorithmOptions) -> LocalWork:
     return Epochs(DEFAULT_EPOCHS if options.local_epochs is None else options.local_epochs, options.batch)
 
 
+def model(spec: str, federation: Federation) -> Model:
+    """The model by its name, or of a person's own file."""
+    try:
+        return adapters.from_spec(spec, federation.classes)
+    except SystemExit as stop:
+        raise BadInput(f"model {spec}: the file ended the program (sys.exit({stop.code!r}))") from stop
+
+
+def _check_names(options: RunOptions) -> None:
+    """Spelling, before anything is loaded."""
+    if options.output.tensorboard:
+        require_tensorboard()
+    if options.settings.precision not in PRECISIONS:
+        raise unknown("precision", options.settings.precision, PRECISIONS)
+    execution.parse(options.settings.execution, places=1, devices=1)
+    who = options.participation
+    sampling.parse(who.sampling, who.cohort or DEFAULT_COHORT, who.cohort_most)
+    if adapters.spec_hash(options.problem.model) is None:
+        adapters.from_spec(options.problem.model)
+
+
+def _check_folder(out: Path) -> None:
+    """Complains now where nothing could be written later."""
+    try:
+        refuse_if_used(out)
+        parent = next(path for path in (out, *out.absolute().parents) if path.exists())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"out = {str(out)[:200]}: no folder can have that name ({error})") from error
+    if not parent.is_dir():
+        raise BadInput(f"out = {out}: {parent} is not a folder; name another place")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise BadInput(f"out = {out}: nothing may be written in {parent}; name another place")
+
+
+def _check_work(work: LocalWork, federation: Federation) -> None:
+    rows = len(federation.data.x_train)
+    if work.batch > rows:
+        raise BadInput(
+            f"batch = {work.batch}: {federation.name} has {rows} training rows; choose 1 to {rows}, or 0 for "
+            "all rows of a worker"
+        )
+    one = work.batch if isinstance(work, Steps) else int(federation.sizes.max()) * (work.batch > 0)
+    ((name, amount),) = _amount(work).items()
+    if one * amount > MOST_DRAWS:
+        raise BadInput(f"{name.replace('_', '-')} = {amount}: choose 1 to {MOST_DRAWS // one}")
+
+
 def _amount(work: LocalWork) -> dict[str, Any]:
     return {"local_steps": work.steps} if isinstance(work, Steps) else {"local_epochs": work.epochs}
 
 
-def _hashes(options: ProblemOptions) -> dict[str, Any]:
+def _hashes(options: ProblemOptions, before: dict[str, Any]) -> dict[str, Any]:
+    """Of the files that the options name. A file that is not what it was `before` makes another run."""
     found: dict[str, Any] = {}
-    if options.dataset.endswith(".npz") and Path(options.dataset).is_file():
-        found["dataset_sha256"] = hashlib.sha256(Path(options.dataset).read_bytes()).hexdigest()
-    if (model := adapters.spec_hash(options.model)) is not None:
-        found["model_sha256"] = model
+    if options.dataset.lower().endswith(".npz"):
+        # A file that cannot be read is explained by whoever reads it next.
+        with contextlib.suppress(OSError, ValueError), Path(options.dataset).open("rb") as file:
+            found["dataset_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    if (own := adapters.spec_hash(options.model)) is not None:
+        found["model_sha256"] = own
+    for name in before.keys() & found.keys():
+        if found[name] != before[name]:
+            raise BadInput(
+                f"{getattr(options, HASHES[name])} is not the file it was when this configuration was written "
+                f"(its {name} differs); to use it as it is now, remove {name} from the configuration"
+            )
     return found

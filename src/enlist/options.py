@@ -3,25 +3,36 @@
 Nothing here imports jax, so that `enlist --help` answers at once.
 """
 
+import difflib
 import math
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from enlist.errors import BadInput
 
+T = TypeVar("T")
 
-def _at_least(name: str, value: int, least: int) -> None:
+
+# Rounds, steps and the like are counted in int32 on the device.
+MOST = 2**31 - 1
+MOST_PLACES = 1_000_000
+# Kept in config.yaml beside the options: the SHA-256 of the files that these name.
+HASHES = {"dataset_sha256": "dataset", "model_sha256": "model"}
+# The rates that float32, in which a run computes, can hold.
+LEAST_RATE, MOST_RATE = 1e-37, 1e37
+
+
+def _within(name: str, value: float | None, least: float, most: float = MOST) -> None:
+    if value is None:
+        return
+    given = f"{name} = {value if isinstance(value, int) else format(value, 'g')}"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadInput(f"{given}: must be a finite number")
     if value < least:
-        raise BadInput(f"{name} = {value}: must be {least} or more")
-
-
-def _number(name: str, value: float, *, least: float | None = None, above: float | None = None) -> None:
-    if not math.isfinite(value):
-        raise BadInput(f"{name} = {value}: must be a finite number")
-    if least is not None and value < least:
-        raise BadInput(f"{name} = {value:g}: must be {least:g} or more")
-    if above is not None and value <= above:
-        raise BadInput(f"{name} = {value:g}: must be above {above:g}")
+        raise BadInput(f"{given}: must be {least:g} or more")
+    if value > most:
+        raise BadInput(f"{given}: must be {most:.10g} or less")
 
 
 @dataclass(frozen=True)
@@ -34,23 +45,30 @@ class ProblemOptions:
     partition: str | None = None
     """iid, digits:P (P classes a worker), shards:S, dirichlet:ALPHA, quantity:POWER, or by-key. By default by-key
     where the data names holders, digits:2 where it has ten classes, else iid."""
-    workers: int = 100
-    """m, how many workers there are (by-key: as many as the data names)."""
+    workers: int | None = None
+    """m, how many workers there are (default 100; by-key: as many as the data names)."""
     model: str = "two_nn"
     """logistic, two_nn, cnn, resnet18, or FILE.py:FACTORY, a function that returns a flax or equinox module,
     a pair of functions or a Model."""
+
+    def __post_init__(self) -> None:
+        _within("workers", self.workers, 1)
 
 
 @dataclass(frozen=True)
 class ParticipationOptions:
     """Who takes part in a round."""
 
-    cohort: int = 10
-    """n, workers a round."""
+    cohort: int | None = None
+    """n, workers a round (default 10, or all where there are fewer; full: all)."""
     sampling: str = "without-replacement"
     """full, with-replacement (Strategy 1), without-replacement (Strategy 2) or at-least."""
     cohort_most: int | None = None
     """The largest cohort under at-least (default: twice the cohort, at most all)."""
+
+    def __post_init__(self) -> None:
+        _within("cohort", self.cohort, 1, MOST_PLACES)
+        _within("cohort-most", self.cohort_most, 1, MOST_PLACES)
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,15 @@ class AlgorithmOptions:
     """K, local steps on independently drawn batches, instead of epochs."""
     batch: int = 10
     """Examples in a local step; 0 for the full gradient."""
+
+    def __post_init__(self) -> None:
+        for name, rate in (("worker-lr", self.worker_lr), ("server-lr", self.server_lr)):
+            if rate <= 0:
+                raise BadInput(f"{name} = {rate:g}: a learning rate must be above 0")
+            _within(name, rate, LEAST_RATE, MOST_RATE)
+        _within("local-epochs", self.local_epochs, 1)
+        _within("local-steps", self.local_steps, 1)
+        _within("batch", self.batch, 0)
 
 
 @dataclass(frozen=True)
@@ -109,17 +136,16 @@ class Settings:
     """On a GPU, only operations that give the same bits each time (slower). A CPU always does."""
 
     def __post_init__(self) -> None:
-        _at_least("rounds", self.rounds, 0)
-        _at_least("seed", self.seed, 0)
-        if self.seed >= 2**32:
-            raise BadInput(f"seed = {self.seed}: must be below 4294967296")
-        _at_least("eval-every", self.eval_every, 1)
-        _at_least("devices", self.devices, 0)
-        _at_least("checkpoint-every", self.checkpoint_every, 0)
-        _number("bandwidth", self.bandwidth, above=0)
-        _number("worker-seconds", self.worker_seconds, least=0)
-        if self.target is not None:
-            _number("target", self.target)
+        _within("rounds", self.rounds, 0)
+        _within("seed", self.seed, 0, 2**32 - 1)
+        _within("eval-every", self.eval_every, 1)
+        _within("devices", self.devices, 0)
+        _within("checkpoint-every", self.checkpoint_every, 0)
+        _within("worker-seconds", self.worker_seconds, 0, MOST_RATE)
+        _within("target", self.target, -math.inf, math.inf)
+        if self.bandwidth <= 0:
+            raise BadInput(f"bandwidth = {self.bandwidth:g}: must be above 0")
+        _within("bandwidth", self.bandwidth, LEAST_RATE, MOST_RATE)
 
 
 @dataclass(frozen=True)
@@ -163,13 +189,106 @@ def flatten(options: Any) -> dict[str, Any]:
     return flat
 
 
-def unflatten(kind: type, flat: dict[str, Any]) -> Any:
-    """The inverse of `flatten`: options not named keep their defaults."""
-    values = {}
-    for field in fields(kind):
-        inner = field.type
-        if hasattr(inner, "__dataclass_fields__"):
-            values[field.name] = unflatten(inner, flat)  # type: ignore[arg-type]
-        elif field.name in flat:
-            values[field.name] = flat[field.name]
-    return kind(**values)
+def unflatten(group: type[T], flat: Mapping[str, Any]) -> T:
+    """The inverse of `flatten`: options not named keep their defaults.
+
+    Example:
+        >>> unflatten(RunOptions, {"rounds": 3}).settings.rounds
+        3
+    """
+    hints = get_type_hints(group)
+    parts: dict[str, Any] = {
+        name: unflatten(hint, flat)  # type: ignore[arg-type]
+        for name, hint in hints.items()
+        if is_dataclass(hint)
+    }
+    return group(**parts, **{name: flat[name] for name in hints if name in flat})
+
+
+def kinds(group: type) -> dict[str, Any]:
+    """The type of each option by its name; what has a place instead of a name is left out."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(group, include_extras=True).items():
+        if is_dataclass(hint):
+            found |= kinds(hint)  # type: ignore[arg-type]
+        elif get_origin(hint) is not Annotated:
+            found[name] = hint
+    return found
+
+
+def typed(group: type, words: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """What was typed: options by name, and the words that belong to none.
+
+    `--name value` or `--name=value`; `--name` and `--no-name` for what is on or off.
+
+    Example:
+        >>> typed(RunOptions, ["--worker-lr", "0.3", "--json", "there"])
+        ({'worker_lr': 0.3, 'json': True}, ['there'])
+    """
+    known, given, loose = kinds(group), {}, []
+    left = iter(words)
+    for word in left:
+        if not word.startswith("-"):
+            loose.append(word)
+            continue
+        option, equals, text = word.partition("=")
+        name = option[2:].replace("-", "_") if option.startswith("--") else ""
+        flag = name.removeprefix("no_")
+        if known.get(flag) is bool:
+            if equals:
+                raise BadInput(f"{option} takes no value: leave out {equals}{text}")
+            given[flag] = name == flag
+        elif name in known:
+            text = text if equals else next(left, "--")
+            if not text or (text.startswith("--") and not equals):
+                raise BadInput(f"{option} needs a value after it: {_words(known[name])}")
+            given[name] = _value(option[2:], known[name], text)
+        else:
+            raise _unknown(option, known)
+    return given, loose
+
+
+def kept(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration file's values as options of a run; each must be of the kind that its option has."""
+    known = kinds(RunOptions)
+    for name in OutputOptions.__dataclass_fields__:
+        del known[name]
+    if stranger := next((name for name in values if name not in known), None):
+        raise _unknown(stranger, known)
+    return {name: _kept_value(name, known[name], value) for name, value in values.items()}
+
+
+def _kept_value(name: str, kind: Any, value: Any) -> Any:
+    if (value is None and type(None) in get_args(kind)) or (kind is bool and isinstance(value, bool)):
+        return value
+    if kind is bool or isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadInput(f"{name} = {value}: must be {_words(kind)}")
+    # As if it were typed: YAML takes 1e-3 for a text.
+    return _value(name, kind, str(value))
+
+
+def _value(name: str, kind: Any, text: str) -> Any:
+    """`text` as a value of that kind; `none` unsets a number that may be left out."""
+    plain = next(inner for inner in (*get_args(kind), kind) if inner is not type(None))
+    if plain is str:
+        return text
+    if plain is not kind and text.lower() == "none":
+        return None
+    try:
+        return plain(text)
+    except (TypeError, ValueError):
+        raise BadInput(f"{name} = {text[:60]}: must be {_words(kind)}") from None
+
+
+def _words(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return next(names[inner] for inner in (*get_args(kind), kind) if inner in names)
+
+
+def _unknown(given: str, known: Iterable[str]) -> BadInput:
+    close = difflib.get_close_matches(given.strip("-").replace("-", "_"), known, n=1, cutoff=0.5)
+    if not close:
+        return BadInput(f"unknown option {given}: --help lists them all")
+    # In a file an option is written as Python does, on the command line with dashes.
+    meant = f"--{close[0].replace('_', '-')}" if given.startswith("-") else close[0]
+    return BadInput(f"unknown option {given}: did you mean {meant}?")

@@ -99,11 +99,24 @@ def step_multiplications(load: Load) -> float:
 
 
 def lane_bytes(load: Load) -> float:
-    """An upper estimate of the memory that one more worker at once takes: all that a step produces, and the
-    parameters thrice (the worker's, its gradient, its message)."""
-    jaxpr = _step_jaxpr(load)
-    made = sum(_bytes(out.aval) for eqn in _equations(jaxpr.jaxpr) for out in eqn.outvars)
-    return made + 3 * sum(_bytes(v.aval) for v in jaxpr.jaxpr.invars)
+    """About the memory that one more worker at once takes: what is alive at once in the course of a step, and the
+    parameters twice more (the global ones it started from, its message)."""
+    jaxpr = _step_jaxpr(load).jaxpr
+    return _most_alive(jaxpr) + 2 * sum(_bytes(leaf) for leaf in jax.tree.leaves(_params(load)))
+
+
+def _most_alive(jaxpr: Any) -> float:
+    """Bytes of values computed and still needed, at their most. Fusion saves some of it; nothing adds to it."""
+    last = {id(v): i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.invars}
+    last |= {id(v): len(jaxpr.eqns) for v in jaxpr.outvars}
+    alive = most = sum(_bytes(v.aval) for v in jaxpr.invars)
+    for i, eqn in enumerate(jaxpr.eqns):
+        made = sum(_bytes(v.aval) for v in eqn.outvars)
+        most = max(most, alive + max([made, *(_most_alive(inner) for inner in _inner(eqn))]))
+        alive += made - sum(
+            _bytes(v.aval) for v in {id(v): v for v in eqn.invars}.values() if last[id(v)] == i
+        )
+    return most
 
 
 def _gpu_lanes(load: Load, most: int) -> int:
@@ -177,11 +190,17 @@ def _step_jaxpr(load: Load) -> Any:
 
 def _equations(jaxpr: Any) -> Any:
     for eqn in jaxpr.eqns:
-        inner = [v for v in eqn.params.values() if hasattr(v, "eqns") or hasattr(v, "jaxpr")]
+        inner = _inner(eqn)
         if not inner:
             yield eqn
         for sub in inner:
-            yield from _equations(getattr(sub, "jaxpr", sub))
+            yield from _equations(sub)
+
+
+def _inner(eqn: Any) -> list[Any]:
+    """The programs inside an equation, such as a jitted function's."""
+    subs = [v for v in eqn.params.values() if hasattr(v, "eqns") or hasattr(v, "jaxpr")]
+    return [getattr(sub, "jaxpr", sub) for sub in subs]
 
 
 def _products(eqn: Any) -> float:

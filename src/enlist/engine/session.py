@@ -21,7 +21,7 @@ from enlist.errors import BadInput
 from enlist.options import Settings
 from enlist.participation.sampling import Sampling
 from enlist.problem.federation import Federation
-from enlist.problem.models import Model
+from enlist.problem.models import Model, accuracy, cross_entropy
 from enlist.problem.objective import objective
 
 EVALUATED_ROWS = {"cpu": 500, "gpu": 2000}
@@ -209,8 +209,23 @@ def _round_cost(plan: Plan, algorithm: Algorithm, held: Held, state: RunState) -
 
 def _check_rates(algorithm: Algorithm) -> None:
     for name, rate in algorithm.rates.items():
-        if not callable(rate) and not isinstance(rate, PerStep) and not (np.isfinite(rate) and rate > 0):
+        # As the float32 that it will be: 1e-60 is none.
+        if not callable(rate) and not isinstance(rate, PerStep) and not 0 < np.float32(rate) < np.inf:
             raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
+
+
+def _check_settings(settings: Settings, model: Model, federation: Federation) -> None:
+    """What is to be measured can be."""
+    if settings.target is not None and model.metric is accuracy and not 0 < settings.target <= 1:
+        raise BadInput(
+            f"target = {settings.target:g}: an accuracy is above 0 and at most 1, for instance 0.95"
+        )
+    own = federation.test
+    if settings.worker_accuracy and (own is None or not own.sizes.any()):
+        raise BadInput(
+            f"worker-accuracy: {federation.name} by {federation.partition} leaves the workers no test rows of "
+            "their own (a .npz names their holders in worker_test)"
+        )
 
 
 def _check_state(algorithm: Algorithm, model: Model, federation: Federation, sampling: Sampling) -> None:
@@ -226,6 +241,11 @@ def _check_state(algorithm: Algorithm, model: Model, federation: Federation, sam
 def _check_model(model: Model, federation: Federation) -> None:
     """The model takes these examples, and its outputs suit these labels."""
     data = federation.data
+    if federation.classes is None and model.loss is cross_entropy:
+        raise BadInput(
+            f"{federation.name} has numbers to predict, not classes, but model {model.name} predicts classes: give "
+            "one whose loss is for numbers, as examples/regression.py does, or integer labels"
+        )
     x = jax.ShapeDtypeStruct((2, *data.x_train.shape[1:]), data.x_train.dtype)
     y = jax.ShapeDtypeStruct((2, *data.y_train.shape[1:]), data.y_train.dtype)
     try:

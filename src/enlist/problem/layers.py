@@ -82,7 +82,7 @@ def to_planes(x: Float[Array, "batch height width channels"]) -> Float[Array, "c
 
 def to_rows(x: Float[Array, "channels height width batch"]) -> Float[Array, "batch flat"]:
     """Planes, flattened for a dense layer, an example a row."""
-    return x.reshape(-1, x.shape[-1]).T
+    return _written(x.reshape(-1, x.shape[-1]).T)
 
 
 def conv_planes(
