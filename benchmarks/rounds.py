@@ -99,9 +99,7 @@ def measure(cases: list[Case], options: argparse.Namespace) -> list[dict[str, An
     return [row(case, seen[case], product, sessions[case][1]) for case in cases]
 
 
-def session(
-    model: str, cohort: int, options: argparse.Namespace
-) -> tuple[Callable[[int], None], dict[str, Any]]:
+def session(case: Case, options: argparse.Namespace) -> tuple[Callable[[int], None], dict[str, Any]]:
     """A compiled run of the benchmark's problem, and what compiling took."""
     import numpy as np
 
@@ -121,9 +119,9 @@ def session(
     start = time.perf_counter()
     ready = open_session(
         fedavg(),
-        getattr(models, model)(),
+        getattr(models, case.model)(),
         fed,
-        sampling.without_replacement(cohort),
+        sampling.without_replacement(case.cohort),
         Epochs(EPOCHS, BATCH),
         settings,
     )

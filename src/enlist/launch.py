@@ -189,10 +189,10 @@ def _check_names(options: RunOptions) -> None:
 def _check_folder(out: Path) -> None:
     """Complains now where nothing could be written later."""
     try:
-        refuse_if_used(out)
         parent = next(path for path in (out, *out.absolute().parents) if path.exists())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"out = {str(out)[:200]}: no folder can have that name ({error})") from error
+    except OSError as error:
+        raise BadInput(f"out = {str(out)[:60]}: no folder can have that name ({error.strerror})") from error
+    refuse_if_used(out)
     if not parent.is_dir():
         raise BadInput(f"out = {out}: {parent} is not a folder; name another place")
     if not os.access(parent, os.W_OK | os.X_OK):

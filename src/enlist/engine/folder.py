@@ -58,9 +58,13 @@ class RunFolder:
                 if not text.endswith("\n"):
                     return
                 try:
-                    yield json.loads(text)
-                except json.JSONDecodeError as error:
-                    raise BadInput(f"{self.metrics}: not a line of JSON ({error})") from error
+                    line = json.loads(text)
+                    int(line["round"])
+                except (ValueError, KeyError, TypeError) as error:
+                    raise BadInput(
+                        f"{self.metrics}: damaged, {text[:40]!r} is not a round's metrics"
+                    ) from error
+                yield line
 
     def rewind(self, t: int) -> list[dict[str, Any]]:
         """Drops every line after round t, and returns those that stay."""

@@ -112,6 +112,7 @@ def open_session(
     places = sampling.places(federation.workers)
     _check_rates(algorithm)
     _check_model(model, federation)
+    _check_settings(settings, model, federation)
     _check_state(algorithm, model, federation, sampling)
     if settings.worker_accuracy and federation.test is None:
         raise BadInput(f"worker-accuracy: the workers of {federation.name} have no test rows of their own")

@@ -21,6 +21,8 @@ from enlist.problem.npz import from_npz
 
 CIFAR_MEAN = np.array([0.4914, 0.4822, 0.4465], np.float32)
 CIFAR_STD = np.array([0.2470, 0.2435, 0.2616], np.float32)
+# About 450 rows of 60 numbers each: a few gigabytes.
+MOST_HOLDERS = 10_000
 
 
 def _mirror(base: str, *files: str) -> tuple[str, ...]:
@@ -156,8 +158,8 @@ def synthetic(alpha: float = 1.0, beta: float = 1.0, workers: int = 30, seed: in
     for label, value in (("alpha", alpha), ("beta", beta)):
         if not (math.isfinite(value) and value >= 0):
             raise BadInput(f"synthetic: {label} is {value:g}: it must be a number >= 0, such as 1")
-    if workers < 1:
-        raise BadInput(f"synthetic: workers is {workers}: at least 1 is needed")
+    if not 1 <= workers <= MOST_HOLDERS:
+        raise BadInput(f"synthetic: workers is {workers}: it makes rows for 1 to {MOST_HOLDERS}")
     if seed < 0:
         raise BadInput(f"synthetic: seed is {seed}: it must be an integer >= 0")
     parts = [_synthetic_worker(alpha, beta, np.random.default_rng((seed, k))) for k in range(workers)]

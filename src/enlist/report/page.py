@@ -13,7 +13,7 @@ from enlist.report.record import RunRecord, differing, labels, outcome, write_wh
 
 # The page may load nothing at all; the browser enforces it.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-_AXES = {"round": "round", "comm_mib": "MiB sent", "seconds": "seconds"}
+_AXES = {"round": "round", "comm_mib": "MiB sent", "seconds": "simulated seconds"}
 # Partitions differ between the runs of a sweep over seeds; this many are drawn, the page says so.
 _MOST_PARTITIONS = 4
 
@@ -208,7 +208,7 @@ thead th { color: var(--muted); vertical-align: bottom; border: 0 }
 _SCRIPT = """
 const D = JSON.parse(document.getElementById("data").textContent);
 const state = {x: "round", scale: "auto", hidden: new Set()};
-const X = {round: ["communication round", "round %{x}"], seconds: ["seconds", "%{x:.4~g} s"],
+const X = {round: ["communication round", "round %{x}"], seconds: ["simulated seconds", "%{x:.4~g} s"],
   comm_mib: ["MiB sent, one worker up and down", "%{x:.4~g} MiB"]};
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const look = i => ({color: css("--c" + i % 7), dash: ["solid", "dash", "dot"][Math.floor(i / 7) % 3]});

@@ -117,7 +117,7 @@ def cost_rows(runs: Sequence[RunRecord]) -> list[list[str]]:
         ["up a round, one worker", *(_bytes(line.get("uplink_bytes")) for line in last)],
         ["down a round, one worker", *(_bytes(line.get("downlink_bytes")) for line in last)],
         ["both so far, one worker", *(_with_unit(number(line.get("comm_mib")), "MiB") for line in last)],
-        ["seconds at the last evaluated round", *(short(number(line.get("seconds"))) for line in last)],
+        ["simulated seconds so far", *(short(number(line.get("seconds"))) for line in last)],
         ["wall seconds", *(short(number(run.summary.get("wall_seconds"))) for run in runs)],
         ["of which compilation", *(short(number(run.summary.get("compile_seconds"))) for run in runs)],
         ["rounds a second", *(short(number(run.summary.get("rounds_per_second"))) for run in runs)],
