@@ -1,7 +1,6 @@
 """Bad input: one line that says what was given and what is allowed, exit code 2, and nothing written."""
 
 import hashlib
-import json
 import re
 import shlex
 import shutil
@@ -9,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -86,7 +86,7 @@ NUMBERS = [
     (f"{RUN} --eval-every 99999999999", "eval-every = 99999999999: must be 2147483647 or less"),
     (f"{RUN} --checkpoint-every -1", "checkpoint-every = -1: must be 0 or more"),
     (f"{RUN} --devices -1", "devices = -1: must be 0 or more"),
-    (f"{RUN} --devices 99", "devices = 99: this machine has 4"),
+    (f"{RUN} --devices 99", "devices = 99: this machine has 4; type --devices 0"),
     (f"{RUN} --target nan", "target = nan: must be a finite number"),
     (f"{RUN} --target 95", "target = 95: an accuracy is above 0 and at most 1, for instance 0.95"),
     (f"{RUN} --target 0", "target = 0: an accuracy is above 0"),
@@ -115,8 +115,7 @@ NAMES = [
     (f"{RUN} --partition shards:100", "shards a worker must be from 1 to 71 for 20 workers"),
     (f"{RUN} --partition dirichlet:0", "the concentration must be a number above 0"),
     (f"{RUN} --partition dirichlet:nan", "the concentration must be a number above 0"),
-    (f"{RUN} --partition dirichlet:1e-320", "dirichlet:"),
-    (f"{RUN} --partition dirichlet:1e308", "dirichlet:"),
+    (f"{RUN} --partition dirichlet:1e308", "the concentration must be a number above 0, at most 1e100"),
     (f"{RUN} --partition quantity:-1", "the power must be a number above 0"),
     (f"{RUN} --partition by-key", "digits does not say who holds which row (it has no array 'worker')"),
     (f"{RUN} --sampling without-replacment", "did you mean 'without-replacement'?"),
@@ -151,7 +150,10 @@ DATA = [
     (f"{OWN} keyed.npz --workers 7", "workers = 7: keyed.npz names 5 holders"),
     (f"{OWN} keyed.npz --workers 5 --cohort 6", "cohort = 6 is more than the 5 workers"),
     (f"{OWN} keyed.npz --workers 5 --worker-accuracy", "names their holders in worker_test"),
-    (f"{OWN} numbers.npz", "numbers has numbers to predict, not classes, but model logistic predicts classes"),
+    (
+        f"{OWN} numbers.npz",
+        "numbers has numbers to predict, not classes, but model logistic predicts classes",
+    ),
     (f"{OWN} numbers.npz --partition digits:2", "digits needs class labels, but numbers is a regression"),
     (f"{OWN} good.npz --partition digits:5", "classes a worker must be from 1 to 4"),
 ]
@@ -187,7 +189,10 @@ KEPT = [
     ("run --config flag.yaml", "flag.yaml: grad_norm = 1: must be true or false"),
     ("run --config range.yaml", "range.yaml: seed = -4: must be 0 or more"),
     ("run --config out.yaml", "out.yaml: unknown option out"),
-    ("run --config data.yaml --out new", "good.npz is not the file it was when this configuration was written"),
+    (
+        "run --config data.yaml --out new",
+        "good.npz is not the file it was when this configuration was written",
+    ),
     ("run --config model.yaml --out new", "models.py:narrow is not the file it was"),
     ("run --config done/config.yaml --out done", "out = done: that folder is not empty; name a new one"),
     ("run --config done/config.yaml --resume done", "resume and config are both given"),
@@ -206,7 +211,10 @@ KEPT = [
 
 OUT = [
     (f"{RUN} --out good.npz", "out = good.npz: that is a file; name a folder"),
-    (f"{RUN} --out done", "out = done: that folder is not empty; name a new one, or go on with --resume done"),
+    (
+        f"{RUN} --out done",
+        "out = done: that folder is not empty; name a new one, or go on with --resume done",
+    ),
     (f"{RUN} --out good.npz/new", "good.npz is not a folder"),
     (f"{RUN} --out /dev/null/new", "/dev/null is not a folder"),
     (f"{RUN} --out /proc/new", "out = /proc/new: cannot be made a folder"),
@@ -230,7 +238,7 @@ OUT = [
 
 CASES = [*WORDS, *NUMBERS, *NAMES, *DATA, *MODELS, *KEPT, *OUT]
 
-MODELS_PY = '''
+MODELS_PY = """
 import jax.numpy as jnp
 from flax import linen, nnx
 
@@ -275,7 +283,7 @@ class Drop(linen.Module):
 
 def dropout():
     return Drop()
-'''
+"""
 
 
 def write_data(folder):
@@ -393,3 +401,76 @@ def test_bad_input_is_refused_in_one_line_and_leaves_nothing(command, expected, 
         assert contents(place) == before
     finally:
         shutil.rmtree(place / "new", ignore_errors=True)
+
+
+def test_tensorboard_without_its_package(place, monkeypatch, capfd):
+    monkeypatch.chdir(place)
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert "pip install 'enlist[tensorboard]'" in refused(f"{RUN} --tensorboard", capfd)
+    assert not (place / "new").exists()
+
+
+def test_a_folder_that_may_not_be_written_to(place, monkeypatch, capfd):
+    monkeypatch.chdir(place)
+    # Whoever runs the tests as root may write everywhere.
+    monkeypatch.setattr("enlist.launch.os.access", lambda path, mode: False)
+    assert f"out = new: nothing may be written in {place}" in refused(RUN, capfd)
+    assert not (place / "new").exists()
+
+
+def test_too_little_memory_is_said_in_one_line(place, monkeypatch, capfd):
+    def exhausted(*arguments, **options):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes")
+
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("enlist.launch.simulate", exhausted)
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(RUN))
+    assert stop.value.code == 1
+    assert re.fullmatch("enlist: out of memory: try --execution chunk:N.*\n", capfd.readouterr().err)
+
+
+def test_a_full_disk_is_said_in_one_line(place, monkeypatch, capfd):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device", "new/metrics.jsonl")
+
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("enlist.launch.simulate", full)
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(RUN))
+    assert stop.value.code == 1
+    assert capfd.readouterr().err == "enlist: new/metrics.jsonl: No space left on device\n"
+
+
+def test_a_dataset_that_cannot_be_had_is_said_in_one_line_with_what_to_do(
+    place, monkeypatch, capfd, tmp_path
+):
+    monkeypatch.chdir(place)
+    for name, value in {"ENLIST_CACHE": str(tmp_path), "ENLIST_DATA": "", "ENLIST_OFFLINE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--out", "new"])
+    said = capfd.readouterr()
+    assert stop.value.code == 1
+    assert said.out == ""
+    assert re.fullmatch("enlist: cannot obtain mnist;.*--dataset digits.*\n", said.err)
+    assert not (place / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("runn", "did you mean 'run'?"),
+        (f"{RUN} --precision fp8", "unknown precision 'fp8'"),
+        ("run --resume torn-checkpoint --devices 1", "this checkpoint cannot be read"),
+    ],
+)
+def test_as_a_process_too(command, expected, place):
+    done = subprocess.run(
+        [sys.executable, "-m", "enlist", *shlex.split(command)], cwd=place, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert expected in done.stderr
+    assert not (place / "new").exists()

@@ -5,6 +5,7 @@ Nothing heavy is imported before it is needed, so that help and complaints come 
 
 import contextlib
 import json
+import logging
 import os
 import re
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import tyro
 
@@ -114,6 +115,7 @@ def _run(given: dict[str, Any], loose: list[str]) -> None:
     asked = options.output
     out = Path(asked.resume or asked.out or _dated(options))
     live = sys.stderr.isatty() and not asked.json
+    _hush()
     from enlist.launch import launch
 
     stopped: BaseException | None = None
@@ -285,7 +287,14 @@ def _print_json(value: Mapping[str, Any] | list[Any]) -> None:
     print(json.dumps(value, indent=2))
 
 
-def _stop(message: str, code: int) -> None:
+def _hush() -> None:
+    """Orbax logs (as absl) at length what is said here in one line."""
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: record.name != "absl")
+    logging.basicConfig(handlers=[handler], format="%(message)s")
+
+
+def _stop(message: str, code: int) -> NoReturn:
     print(f"enlist: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import inspect
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import optax
 from enlist.algorithms.core import Algorithm
 from enlist.algorithms.fedavg import Optimizer, fedavg
 from enlist.algorithms.work import Epochs, LocalWork, Steps
-from enlist.engine import execution, progress
+from enlist.engine import execution, platform, progress
 from enlist.engine.folder import refuse_if_used
 from enlist.engine.run import Run
 from enlist.engine.simulate import simulate
@@ -54,6 +55,8 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
         live: whether to draw progress.
         hashes: of the files that the options name, where these must still be what they were.
     """
+    # First of all: a model's file may start jax, and then it is too late to choose devices.
+    platform.prepare(options.settings.deterministic)
     _check_names(options)
     method, work = algorithm(options.method), local_work(options.method)
     if options.output.resume is None:
@@ -68,12 +71,7 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
         participation=participation,
         method=replace(options.method, **_amount(work)),
     )
-    config = {
-        name: value
-        for name, value in flatten(filled).items()
-        if name not in OutputOptions.__dataclass_fields__
-    }
-    try:
+    with _memory_explained():
         return simulate(
             method,
             model(problem.model, federation),
@@ -82,17 +80,11 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
             local=work,
             out=out,
             resume=options.output.resume is not None,
-            config=config | found,
+            config=_config(filled) | found,
             display=progress.live if live else progress.silent,
             tensorboard=options.output.tensorboard,
             **flatten(options.settings),
         )
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-            raise EnlistError(
-                "out of memory: try --execution chunk:N or one-by-one, a smaller --batch or fewer workers"
-            ) from error
-        raise
 
 
 def deal(options: ProblemOptions, seed: int) -> tuple[ProblemOptions, Federation]:
@@ -210,6 +202,24 @@ def _check_work(work: LocalWork, federation: Federation) -> None:
     ((name, amount),) = _amount(work).items()
     if one * amount > MOST_DRAWS:
         raise BadInput(f"{name.replace('_', '-')} = {amount}: choose 1 to {MOST_DRAWS // one}")
+
+
+@contextlib.contextmanager
+def _memory_explained() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            raise EnlistError(
+                "out of memory: try --execution chunk:N or one-by-one, a smaller --batch or fewer workers"
+            ) from error
+        raise
+
+
+def _config(options: RunOptions) -> dict[str, Any]:
+    """What makes the run, without where it is put."""
+    output = OutputOptions.__dataclass_fields__
+    return {name: value for name, value in flatten(options).items() if name not in output}
 
 
 def _amount(work: LocalWork) -> dict[str, Any]:

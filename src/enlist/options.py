@@ -127,7 +127,7 @@ class Settings:
     worker_accuracy: bool = False
     """Also evaluate the metric of each worker on its own test rows."""
     bandwidth: float = 20.0
-    """MB/s of a worker's link, up and down, for the simulated seconds."""
+    """MiB/s of a worker's link, up and down, for the simulated seconds."""
     worker_seconds: float = 0.0
     """Seconds of computing that one worker needs in a round, for the simulated seconds."""
     checkpoint_every: int = 0

@@ -59,7 +59,7 @@ def devices_for(places: int, asked: int) -> int:
     """How many devices share a cohort of that many places."""
     there = jax.local_device_count()
     if asked > there:
-        raise BadInput(f"devices = {asked}: this machine has {there}")
+        raise BadInput(f"devices = {asked}: this machine has {there}; type --devices 0 for as many as help")
     return asked or max(1, min(there, places))
 
 

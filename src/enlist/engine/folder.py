@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,9 @@ class RunFolder:
                     ) from error
                 yield line
 
-    def rewind(self, t: int) -> list[dict[str, Any]]:
-        """Drops every line after round t, and returns those that stay."""
-        kept = [line for line in self.lines() if line["round"] <= t]
+    def rewind(self, t: int, wanted: Callable[[int], bool] = bool) -> list[dict[str, Any]]:
+        """Drops every line after round t or of a round that is not wanted, and returns those that stay."""
+        kept = [line for line in self.lines() if line["round"] <= t and wanted(line["round"])]
         _write(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
         return kept
 

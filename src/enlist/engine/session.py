@@ -114,8 +114,6 @@ def open_session(
     _check_model(model, federation)
     _check_settings(settings, model, federation)
     _check_state(algorithm, model, federation, sampling)
-    if settings.worker_accuracy and federation.test is None:
-        raise BadInput(f"worker-accuracy: the workers of {federation.name} have no test rows of their own")
     devices = execution.devices_for(places, settings.devices)
     data = federation.data
     load = execution.Load(

@@ -76,7 +76,7 @@ def simulate(
     metrics: list[dict[str, Any]] = []
     if folder is not None and resume:
         _refuse_changes(folder, config)
-        metrics = _take_up(folder, session, options.rounds)
+        metrics = _take_up(folder, session, options)
         folder.rewrite_config(config)
     elif folder is not None:
         folder.create(config, federation)
@@ -108,19 +108,22 @@ def simulate(
     return run
 
 
-def _take_up(folder: RunFolder, session: Session, rounds: int) -> list[dict[str, Any]]:
-    """Puts the newest checkpoint's state into the session and drops what was logged after it."""
+def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dict[str, Any]]:
+    """Puts the newest checkpoint's state into the session and drops what was logged after it.
+
+    Also the line of what was to be the last round, where a longer run would not have evaluated it.
+    """
     checkpoints = Checkpoints(folder.checkpoints)
     try:
         done = checkpoints.latest()
         if done is None:
             return folder.rewind(0)
-        if done > rounds:
+        if done > options.rounds:
             raise BadInput(
-                f"resume {folder.path}: {done} rounds are done already, more than rounds = {rounds}"
+                f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
             )
         session.put(checkpoints.restore(session.state))
-        return folder.rewind(done)
+        return folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
     finally:
         checkpoints.close()
 

@@ -85,7 +85,11 @@ def versions() -> dict[str, str]:
 
 
 def describe(session: Session, options: Settings) -> dict[str, Any]:
-    """The options of a run begun from Python, as far as words and numbers say them."""
+    """The options of a run begun from Python, as far as words and numbers say them.
+
+    The optimizers and the model may be anybody's objects, so `enlist run --config` does not take this for a complete
+    description: it refuses the key `begun_from`.
+    """
     plan, federation = session.plan, session.federation
     chosen = Execution(plan.lanes, plan.mesh.size)
     # As it was typed: 0.1, not the nearest float32 in sixteen digits.
@@ -94,6 +98,7 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
     work = plan.work
     local = {"local_epochs": work.epochs} if isinstance(work, Epochs) else {"local_steps": work.steps}
     return {
+        "begun_from": "python",
         "dataset": federation.name,
         "partition": federation.partition,
         "workers": federation.workers,

@@ -274,6 +274,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, BadInput):
         return str(error)
     text = " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{text}: pip install {error.name.partition('.')[0]}"
     return f"{type(error).__name__}: {text[:300]}"
 
 

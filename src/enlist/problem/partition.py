@@ -176,8 +176,8 @@ def _check_workers(data: Dataset, workers: int) -> None:
 
 
 def _check_positive(kind: str, what: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
-        raise BadInput(f"partition {kind}:{value:g}: the {what} must be a number above 0")
+    if not 0 < value <= 1e100:  # beyond, sums of such numbers overflow
+        raise BadInput(f"partition {kind}:{value:g}: the {what} must be a number above 0, at most 1e100")
 
 
 def _deal_classes(rng: np.random.Generator, workers: int, per_worker: int, classes: int) -> np.ndarray:

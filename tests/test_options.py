@@ -1,0 +1,181 @@
+"""No option is dead: each, changed, changes what a run gives or leaves. And options survive being written."""
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from enlist.cli import COMMANDS, main
+from enlist.errors import BadInput
+from enlist.launch import launch
+from enlist.options import OutputOptions, RunOptions, Settings, flatten, kept, kinds, typed, unflatten
+
+BASE = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20 --rounds 2 --devices 1"
+
+
+def params(run):
+    return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(run.params)]
+
+
+def column(name):
+    return lambda run: [line.get(name) for line in run.metrics]
+
+
+def fact(name):
+    return lambda run: run.summary[name]
+
+
+def checkpoints(run):
+    return sorted(path.name for path in (run.folder / "checkpoints").iterdir() if path.name.isdigit())
+
+
+# option: what is typed besides BASE, what else both runs have, and where the difference is seen.
+CHANGES = {
+    "dataset": ("--dataset synthetic:1,1", "--partition iid --rounds 0", fact("parameters")),
+    "partition": ("--partition iid", "", params),
+    "workers": ("--workers 40", "", params),
+    "model": ("--model two_nn", "", fact("parameters")),
+    "cohort": ("--cohort 5", "", column("cohort")),
+    "sampling": ("--sampling with-replacement", "", column("cohort")),
+    "cohort_most": ("--cohort-most 5", "--sampling at-least", column("cohort")),
+    "worker_lr": ("--worker-lr 0.2", "", params),
+    "server_lr": ("--server-lr 0.5", "", params),
+    "worker_optimizer": ("--worker-optimizer adam", "", params),
+    "server_optimizer": ("--server-optimizer adam", "", params),
+    "weighting": ("--weighting examples", "--partition quantity:1", params),
+    "local_epochs": ("--local-epochs 2", "", params),
+    "local_steps": ("--local-epochs none --local-steps 5", "", params),
+    "batch": ("--batch 10", "", params),
+    "rounds": ("--rounds 3", "", fact("rounds")),
+    "seed": ("--seed 1", "", params),
+    "eval_every": ("--eval-every 2", "", column("round")),
+    "target": ("--target 0.1", "", fact("target")),
+    "precision": ("--precision bf16", "", params),
+    "execution": ("--execution one-by-one", "--execution batch", fact("execution")),
+    "devices": ("--devices 2", "", fact("devices")),
+    "grad_norm": ("--grad-norm", "", column("grad_norm_sq")),
+    "worker_accuracy": ("--worker-accuracy", "", column("worker_accuracy")),
+    "bandwidth": ("--bandwidth 1", "", column("seconds")),
+    "worker_seconds": ("--worker-seconds 1", "", column("seconds")),
+    "checkpoint_every": ("--checkpoint-every 1", "", checkpoints),
+}
+ELSEWHERE = {"algorithm", "deterministic", *OutputOptions.__dataclass_fields__}
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory):
+    """Runs by what was typed, each made once."""
+    made = {}
+
+    def run(words):
+        if words not in made:
+            options = unflatten(RunOptions, typed(RunOptions, shlex.split(f"{BASE} {words}"))[0])
+            made[words] = launch(options, tmp_path_factory.mktemp("run") / "out", live=False)
+        return made[words]
+
+    return run
+
+
+def test_no_option_is_forgotten():
+    assert set(CHANGES) | ELSEWHERE == set(flatten(RunOptions()))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_option_does_something(name, launched):
+    change, common, look = CHANGES[name]
+    assert look(launched(common)) != look(launched(f"{common} {change}"))
+
+
+def test_deterministic_asks_xla_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    options = unflatten(RunOptions, typed(RunOptions, shlex.split(f"{BASE} --rounds 0 --deterministic"))[0])
+    launch(options, tmp_path / "out", live=False)
+    assert "--xla_gpu_deterministic_ops=true" in os.environ["XLA_FLAGS"]
+
+
+def test_jax_is_set_up_before_a_model_file_can_start_it(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr("enlist.launch.platform.prepare", lambda *given: calls.append("prepare"))
+    monkeypatch.setattr("enlist.launch.adapters.spec_hash", lambda spec: calls.append("model"))
+    monkeypatch.setattr("enlist.launch.deal", lambda *given: pytest.fail("far enough"))
+    with pytest.raises(pytest.fail.Exception):
+        launch(RunOptions(), tmp_path / "out", live=False)
+    assert calls[:2] == ["prepare", "model"]
+
+
+def test_the_algorithm_is_looked_up(tmp_path):
+    with pytest.raises(BadInput, match="unknown algorithm 'fedsgd'"):
+        launch(unflatten(RunOptions, {"algorithm": "fedsgd"}), tmp_path / "out", live=False)
+
+
+def test_output_options(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(f"run {BASE} --rounds 1")
+    main([*words, "--out", "one", "--json", "--tensorboard"])
+    assert json.loads(capsys.readouterr().out)["rounds"] == 1
+    assert list(Path("one/tensorboard").glob("events*"))
+    main(["run", "--config", "one/config.yaml", "--out", "two"])
+    assert "folder" in capsys.readouterr().out
+    main(["run", "--resume", "two", "--rounds", "2", "--json"])
+    assert json.loads(capsys.readouterr().out)["rounds"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_flatten_and_unflatten_are_inverse():
+    options = unflatten(RunOptions, {"rounds": 3, "worker_lr": 0.5, "out": "there", "target": 0.9})
+    assert (options.settings.rounds, options.method.worker_lr, options.output.out) == (3, 0.5, "there")
+    assert unflatten(RunOptions, flatten(options)) == options
+    assert flatten(unflatten(RunOptions, {})) == flatten(RunOptions())
+
+
+def test_names_are_unique_over_the_groups():
+    groups = [getattr(RunOptions(), name) for name in RunOptions.__dataclass_fields__]
+    names = [name for group in groups for name in flatten(group)]
+    assert len(names) == len(set(names)) == len(kinds(RunOptions))
+
+
+def test_ways_to_type_an_option():
+    given, loose = typed(
+        RunOptions, ["--worker-lr=-1e-3", "--server_lr", "-2", "a", "--json", "--no-grad-norm"]
+    )
+    assert given == {"worker_lr": -1e-3, "server_lr": -2.0, "json": True, "grad_norm": False}
+    assert loose == ["a"]
+    assert typed(RunOptions, ["--target", "None", "--out=--x"])[0] == {"target": None, "out": "--x"}
+    assert typed(RunOptions, ["--rounds", "3", "--rounds", "4"])[0] == {"rounds": 4}
+
+
+def test_a_file_may_write_numbers_as_yaml_reads_them():
+    assert kept({"worker_lr": "1e-3", "rounds": 3, "target": None, "server_lr": 1, "grad_norm": True}) == {
+        "worker_lr": 1e-3,
+        "rounds": 3,
+        "target": None,
+        "server_lr": 1.0,
+        "grad_norm": True,
+    }
+
+
+def test_settings_are_checked_from_python_too():
+    with pytest.raises(BadInput, match=r"rounds = -1: must be 0 or more"):
+        Settings(rounds=-1)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_every_option(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    if command == "run":
+        for name in flatten(RunOptions()):
+            assert f"--{name.replace('_', '-')}" in said
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
+def test_usage_names_the_commands(words, capsys):
+    main(words)
+    said = capsys.readouterr().out
+    assert all(f"enlist {command}" in said for command in COMMANDS)
