@@ -1,7 +1,7 @@
 # make demo, make test: each needs only Python >= 3.11 with venv, and sets itself up in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test check lint types pytest bench clean
 

@@ -262,7 +262,7 @@ FILES = {
     "no function": ("x = 1", "has no function 'make'"),
     "not callable": ("make = 3", "has no function 'make'"),
     "syntax": ("def make(:", "cannot be loaded: SyntaxError"),
-    "import": ("import not_there_at_all", "ModuleNotFoundError"),
+    "import": ("import not_there_at_all", "pip install not_there_at_all"),
     "inside": ("def make():\n    raise RuntimeError('two\\nlines')", "make failed: RuntimeError: two lines"),
     "nothing": ("def make(): pass", "make failed: None cannot be used as a model"),
     "needs more": ("def make(width): pass", "make failed: TypeError"),
