@@ -135,7 +135,7 @@ def session(case: Case, options: argparse.Namespace) -> tuple[Callable[[int], No
     return advance, {
         "compile_seconds": compile_seconds,
         "lanes": ready.plan.lanes,
-        "devices": ready.plan.mesh.size,
+        "devices": ready.plan.devices,
     }
 
 
@@ -181,6 +181,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = [
             r["model"],
             r["cohort"],
+            r["partition"],
             f"{r['ms_a_round']:.2f} ({r['ms_best']:.2f})",
             f"{r['cpu_ms_a_round']:.2f}",
         ]

@@ -81,6 +81,7 @@ def test_algorithms_know_nothing_of_files_clocks_or_networks():
         "enlist.algorithms.fedavg",
         "enlist.problem.federation",
         "enlist.problem.models",
+        "enlist.engine.cohort",
     ],
 )
 def test_examples_in_docstrings_are_true(name):

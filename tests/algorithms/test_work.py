@@ -12,8 +12,8 @@ from enlist.algorithms.work import Epochs, Steps
 from enlist.errors import BadInput
 
 
-def batches(work, key, size, capacity):
-    table = work.table(key, size, capacity)
+def batches(work, key, size, capacity, reach=None):
+    table = work.table(key, size, capacity if reach is None else reach, capacity)
     picked = [work.pick(table, jnp.int32(k), size) for k in range(int(work.count(size)))]
     return [np.asarray(b.positions)[: int(b.count)] for b in picked]
 
@@ -49,13 +49,22 @@ def test_draws_do_not_depend_on_padding(work, size):
 def test_draws_are_the_same_alone_and_in_a_cohort_of_unequal_workers(work):
     sizes = jnp.array([3, 2100, 40])
     worker_keys = jax.random.split(jax.random.key(0), 3)
-    tables = jax.vmap(lambda key, size: work.table(key, size, 2100))(worker_keys, sizes)
+    tables = jax.vmap(lambda key, size: work.table(key, size, 2100, 2100))(worker_keys, sizes)
     for i, size in enumerate(sizes.tolist()):
         alone = batches(work, worker_keys[i], size, size)
         together = [work.pick(tables[i], jnp.int32(k), jnp.int32(size)) for k in range(int(work.count(size)))]
         assert all(
             (a == np.asarray(b.positions)[: int(b.count)]).all() for a, b in zip(alone, together, strict=True)
         )
+
+
+@pytest.mark.parametrize("size", [3, 90, 500, 2999])
+def test_a_closer_bound_on_the_size_changes_nothing_but_the_work(size):
+    work, key = Epochs(2, 7), jax.random.key(9)
+    padded = batches(work, key, size, 3000)
+    for reach in (size, min(3000, 2 * size), 3000):
+        bounded = batches(work, key, size, 3000, jnp.int32(reach))
+        assert all((a == b).all() for a, b in zip(padded, bounded, strict=True))
 
 
 def test_epochs_are_reshuffled():

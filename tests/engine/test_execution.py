@@ -7,6 +7,7 @@ from conftest import make_dataset
 
 from enlist import Epochs, Steps, models
 from enlist.engine import execution
+from enlist.engine.cohort import seats
 from enlist.engine.execution import Execution, Load
 from enlist.errors import BadInput
 
@@ -94,12 +95,30 @@ def test_other_words_are_refused(text):
 
 def test_more_devices_than_there_are_is_refused():
     there = jax.local_device_count()
-    assert execution.devices_for(100, 0) == there
-    assert execution.devices_for(1, 0) == 1
+    assert execution.devices_for(100, 0, 1000) == there
+    assert execution.devices_for(1, 0, 1000) == 1
+    assert execution.devices_for(100, 0, 2**31) == 1, (
+        "devices of one memory must not fill it with each other's messages"
+    )
     with pytest.raises(BadInput, match=f"has {there}"):
-        execution.devices_for(100, there + 1)
+        execution.devices_for(100, there + 1, 1000)
 
 
 def test_names_lead_back():
     for chosen in (Execution(1, 2), Execution(5, 2), Execution(3, 2)):
         assert execution.parse(chosen.name(10), 10, 2) == chosen
+
+
+def test_devices_exchange_seldom_but_within_bounds():
+    assert Execution(1, 2).turns(10, 800_000) == 5
+    assert Execution(1, 2).turns(100, 800_000) == 8
+    assert Execution(1, 2).turns(100, 100_000_000) == 2
+    assert Execution(1, 2).turns(100, 10**12) == 1
+    assert Execution(1, 1).turns(100, 1) == Execution(4, 2).turns(100, 1) == 1
+
+
+@pytest.mark.parametrize(("devices", "turns"), [(1, 4), (2, 5), (4, 8)])
+def test_turns_are_dealt_to_and_fro(devices, turns):
+    dealt = seats(devices, turns)
+    assert sorted(dealt.ravel().tolist()) == list(range(devices * turns))
+    assert np.ptp(dealt.sum(axis=1)) <= devices * (turns % 2)

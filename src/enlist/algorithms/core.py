@@ -34,7 +34,8 @@ Rate = float | int | Scalar | Callable[[Int[Array, ""]], Any] | PerStep
 class WorkerData(NamedTuple):
     """One worker's view of the examples: its rows are `order[offset : offset + size]` of `x` and `y`.
 
-    `size` is a Python int where all workers hold equally many rows; `steps` likewise. `capacity` bounds `size`.
+    `size` is a Python int where all workers hold equally many rows; `steps` likewise. `reach` bounds `size` and is
+    the same for all workers that run side by side; `capacity` bounds all sizes.
     """
 
     x: Array
@@ -42,6 +43,7 @@ class WorkerData(NamedTuple):
     order: Int[Array, " held"]
     offset: Int[Array, ""] | int
     size: Int[Array, ""] | int
+    reach: Int[Array, ""] | int
     capacity: int
     steps: Int[Array, ""] | int
 
@@ -169,7 +171,7 @@ def run_locally(
         correct: `correct(g, x)` replaces the gradient before the optimizer sees it (drift corrections,
             proximal terms).
     """
-    table = ctx.work.table(key, data.size, data.capacity)
+    table = ctx.work.table(key, data.size, data.reach, data.capacity)
 
     def step(k: Int[Array, ""], carry: tuple[Tree, Tree, Scalar]) -> tuple[Tree, Tree, Scalar]:
         x, state, loss = carry
@@ -201,15 +203,23 @@ def empty_total(summand: Tree) -> Total:
     return Total(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), summand), zero, zero, zero)
 
 
-def fold(total: Total, summands: Tree, weights: Float[Array, " n"], losses: Float[Array, " n"]) -> Total:
-    """Adds a stack of summands one after the other, in the order given; a weight of 0 marks an empty place.
+def fold(
+    total: Total,
+    summands: Tree,
+    weights: Float[Array, " n"],
+    losses: Float[Array, " n"],
+    order: Int[Array, " n"] | None = None,
+) -> Total:
+    """Adds a stack of summands one after the other; a weight of 0 marks an empty place.
 
-    The order of addition does not depend on how many come at once, so a cohort computed in chunks, on several
-    devices or on real machines gives the same bits as one computed worker by worker.
+    The order of addition (as given, or as `order` says) does not depend on how many come at once, so a cohort
+    computed in groups, on several devices or on real machines gives the same bits as one computed worker by worker.
     """
 
-    def add(total: Total, one: tuple[Tree, Scalar, Scalar]) -> tuple[Total, None]:
-        summand, weight, loss = one
+    def add(total: Total, i: Int[Array, ""]) -> tuple[Total, None]:
+        summand, weight, loss = jax.tree.map(
+            lambda a: lax.dynamic_index_in_dim(a, i, keepdims=False), (summands, weights, losses)
+        )
         taken = weight > 0
         # An empty place must not leave a trace, not even a NaN times zero.
         added = jax.tree.map(
@@ -222,7 +232,9 @@ def fold(total: Total, summands: Tree, weights: Float[Array, " n"], losses: Floa
             jnp.where(taken, total.loss + loss, total.loss),
         ), None
 
-    return lax.scan(add, total, (summands, weights, losses), unroll=min(8, len(weights)))[0]
+    places = len(weights)
+    one_by_one = jnp.arange(places, dtype=jnp.int32) if order is None else order
+    return lax.scan(add, total, one_by_one, unroll=min(8, places))[0]
 
 
 def mean(total: Total, workers: int) -> Aggregate:

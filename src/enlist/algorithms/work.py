@@ -5,6 +5,7 @@ others', so it is the same alone, in a cohort and on another machine. `batch = 0
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,8 @@ from enlist.errors import BadInput
 
 Size = int | Int[Array, ""]
 Table = Int[Array, "..."]
+# Below this many rows a shuffle costs next to nothing.
+SMALLEST_ROOM = 64
 
 
 class Batch(NamedTuple):
@@ -39,7 +42,7 @@ class Steps:
         """K, whatever the worker's size."""
         return self.steps + 0 * size
 
-    def table(self, key: Key[Array, ""], size: Size, capacity: int) -> Table:
+    def table(self, key: Key[Array, ""], size: Size, reach: Size, capacity: int) -> Table:
         """All positions that the local run will use, K x batch."""
         if self.batch == 0:
             return jnp.zeros((0, 0), jnp.int32)
@@ -67,25 +70,39 @@ class Epochs:
     def _in_a_pass(self, size: Any) -> Any:
         return 1 + 0 * size if self.batch == 0 else -(-size // self.batch)
 
-    def table(self, key: Key[Array, ""], size: Size, capacity: int) -> Table:
-        """A permutation of the worker's positions for each epoch, padded to whole batches."""
+    def table(self, key: Key[Array, ""], size: Size, reach: Size, capacity: int) -> Table:
+        """A permutation of the worker's positions for each epoch, padded to whole batches of `capacity`.
+
+        Shuffling costs what `reach`, a bound of the size, asks for: a small worker does not sort a large one's
+        padding.
+        """
         if self.batch == 0:
             return jnp.zeros((0, 0), jnp.int32)
-        position = jnp.arange(capacity, dtype=jnp.int32)
+        if isinstance(reach, int):
+            return self._shuffled(key, size, reach, capacity)
+        rooms = [capacity]
+        while rooms[-1] > 4 * max(self.batch, SMALLEST_ROOM):
+            rooms.append(-(-rooms[-1] // 4))
+        smallest = sum(jnp.asarray(room >= reach, jnp.int32) for room in rooms) - 1
+        return lax.switch(smallest, [partial(self._shuffled, key, size, room, capacity) for room in rooms])
+
+    def _shuffled(self, key: Key[Array, ""], size: Size, room: int, capacity: int) -> Table:
+        position = jnp.arange(room, dtype=jnp.int32)
         # One key an epoch: the bits of a row then do not depend on how long the rows are.
         keys = jax.vmap(random.fold_in, (None, 0))(key, jnp.arange(self.epochs))
-        bits = jax.vmap(lambda epoch: random.bits(epoch, (capacity,)))(keys)
+        bits = jax.vmap(lambda epoch: random.bits(epoch, (room,)))(keys)
         # Padding sorts last: it has the largest key, and the sort is stable.
         bits = jnp.where(position[None] < size, bits, jnp.uint32(0xFFFFFFFF))
         order = jnp.argsort(bits, axis=1, stable=True).astype(jnp.int32)
-        padding = self._in_a_pass(capacity) * self.batch - capacity
-        return jnp.pad(order, ((0, 0), (0, padding)))
+        return jnp.pad(order, ((0, 0), (0, self._in_a_pass(capacity) * self.batch - room)))
 
     def pick(self, table: Table, k: Int[Array, ""], size: Size) -> Batch:
         """The batch of step k."""
         a_pass = self._in_a_pass(size)
         start = (k % a_pass) * self.batch
         positions = lax.dynamic_slice(table, (k // a_pass, start), (1, self.batch))[0]
+        if isinstance(size, int) and size % self.batch == 0:
+            return Batch(positions, jnp.int32(self.batch))  # every batch is full: nothing to mask
         count = jnp.minimum(self.batch, size - start).astype(jnp.int32)
         return Batch(jnp.where(jnp.arange(self.batch) < count, positions, 0), count)
 

@@ -29,6 +29,9 @@ SMALL_STEP, LARGE_STEP = 2e4, 2e6
 # A GPU's step of c workers costs about as much as OVERHEAD + c workers.
 OVERHEAD = 30
 MEMORY_SHARE = 0.6
+MOST_TURNS = 8
+# What the messages that CPU devices exchange may take: each device keeps those of all.
+EXCHANGE_BYTES = 2**30
 
 
 class Execution(NamedTuple):
@@ -36,6 +39,18 @@ class Execution(NamedTuple):
 
     lanes: int
     devices: int
+
+    def turns(self, places: int, message_bytes: int) -> int:
+        """How many workers a device runs one after the other before the devices exchange messages.
+
+        Every exchange waits for the slowest device, so they are few; every turn keeps one message of each device
+        more, on each device.
+        """
+        if self.devices == 1 or self.lanes > 1:
+            return 1
+        each = math.ceil(places / self.devices)
+        affordable = int(EXCHANGE_BYTES / (self.devices**2 * message_bytes))
+        return math.ceil(each / math.ceil(each / max(1, min(MOST_TURNS, affordable))))
 
     def name(self, places: int) -> str:
         """As on the command line."""
@@ -55,12 +70,16 @@ class Load(NamedTuple):
     example: tuple[np.ndarray, np.ndarray]
 
 
-def devices_for(places: int, asked: int) -> int:
+def devices_for(places: int, asked: int, message_bytes: int) -> int:
     """How many devices share a cohort of that many places."""
     there = jax.local_device_count()
     if asked > there:
         raise BadInput(f"devices = {asked}: this machine has {there}; type --devices 0 for as many as help")
-    return asked or max(1, min(there, places))
+    if asked:
+        return asked
+    if jax.devices()[0].platform == "cpu":
+        there = min(there, max(1, math.isqrt(4 * EXCHANGE_BYTES // message_bytes)))
+    return max(1, min(there, places))
 
 
 def parse(text: str, places: int, devices: int) -> Execution | None:
@@ -180,7 +199,7 @@ def _step_jaxpr(load: Load) -> Any:
 
     def step(params: Any, x: Any, y: Any) -> Any:
         order = jax.numpy.arange(rows)
-        data = WorkerData(x, y, order, 0, rows, rows, 1)
+        data = WorkerData(x, y, order, 0, rows, rows, rows, 1)
         return gradient(
             objective(load.model, load.precision), params, data, Batch(order, jax.numpy.int32(rows))
         )

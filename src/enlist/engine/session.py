@@ -16,7 +16,8 @@ from enlist.algorithms.work import Batch, LocalWork
 from enlist.cost import RoundCost, nbytes
 from enlist.engine import evaluation, execution, platform
 from enlist.engine.execution import Execution
-from enlist.engine.program import Held, Plan, Program, RoundInfo, RunState, program
+from enlist.engine.plan import Held, Plan
+from enlist.engine.program import Program, RoundInfo, RunState, program
 from enlist.errors import BadInput
 from enlist.options import Settings
 from enlist.participation.sampling import Sampling
@@ -96,7 +97,7 @@ class Session:
 @partial(jax.jit, static_argnums=(0, 1))
 def _all_batches(work: LocalWork, capacity: int, key: Key[Array, ""], size: Int[Array, ""]) -> Batch:
     """The batches of a local run, stacked; those beyond the worker's own number of steps mean nothing."""
-    table = work.table(key, size, capacity)
+    table = work.table(key, size, capacity, capacity)
     return jax.vmap(lambda k: work.pick(table, k, size))(jnp.arange(work.count(capacity)))
 
 
@@ -114,8 +115,9 @@ def open_session(
     _check_model(model, federation)
     _check_settings(settings, model, federation)
     _check_state(algorithm, model, federation, sampling)
-    devices = execution.devices_for(places, settings.devices)
     data = federation.data
+    params = jax.eval_shape(model.init, jax.random.key(0), data.x_train[:1])
+    devices = execution.devices_for(places, settings.devices, nbytes(params))
     load = execution.Load(
         model, settings.precision, work, federation.sizes, places, (data.x_train[:1], data.y_train[:1])
     )
@@ -142,6 +144,8 @@ def _set_up(
 ) -> Session:
     mesh = platform.mesh(chosen.devices)
     data, sizes = federation.data, federation.sizes
+    run_key = jax.random.key(settings.seed)
+    params = model.init(keys.init_key(run_key), jnp.asarray(data.x_train[:1]))
     schedules = tuple(
         (name, rate)
         for name, rate in sorted(algorithm.rates.items())
@@ -163,13 +167,13 @@ def _set_up(
         rows=int(sizes[0]) if (sizes == sizes[0]).all() else None,
         capacity=int(sizes.max()),
         lanes=chosen.lanes,
+        turns=chosen.turns(sampling.places(federation.workers), nbytes(params)),
         mesh=mesh,
         passes=passes,
     )
     x, y, x_test, y_test = platform.replicate((data.x_train, data.y_train, data.x_test, data.y_test), mesh)
     rows = (federation.order, federation.offsets, federation.sizes)
-    run_key = jax.random.key(settings.seed)
-    start = program(plan).start(model.init(keys.init_key(run_key), jnp.asarray(data.x_train[:1])))
+    start = program(plan).start(params)
     held = Held(x, y, *platform.replicate(rows, mesh))
     rates = {
         name: rate
@@ -198,7 +202,7 @@ def _round_cost(plan: Plan, algorithm: Algorithm, held: Held, state: RunState) -
         ctx = Context(
             state.t, objective(plan.model, plan.precision), plan.work, rates_at(algorithm.rates, state.t)
         )
-        data = WorkerData(held.x, held.y, held.order, 0, plan.capacity, plan.capacity, 1)
+        data = WorkerData(held.x, held.y, held.order, 0, plan.capacity, plan.capacity, plan.capacity, 1)
         own = jax.tree.map(lambda leaf: leaf[0], state.workers)
         return algorithm.local(ctx, jax.random.key(0), algorithm.broadcast(state.server), own, data).message
 

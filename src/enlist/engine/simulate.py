@@ -141,7 +141,7 @@ def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
 
 def _resolved(session: Session) -> dict[str, Any]:
     """What `auto` came to: kept, so that a resumed or repeated run is cut the same way."""
-    chosen = Execution(session.plan.lanes, session.plan.mesh.size)
+    chosen = Execution(session.plan.lanes, session.plan.devices)
     return {
         "execution": chosen.name(session.plan.sampling.places(session.plan.workers)),
         "devices": chosen.devices,

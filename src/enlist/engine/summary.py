@@ -40,7 +40,7 @@ def summarize(
     key = f"test_{metric}"
     rounds = int(session.state.t)
     best = max(metrics or [final], key=lambda line: -math.inf if line[key] is None else line[key])
-    chosen = Execution(session.plan.lanes, session.plan.mesh.size)
+    chosen = Execution(session.plan.lanes, session.plan.devices)
     return {
         "status": status,
         "rounds": rounds,
@@ -91,7 +91,7 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
     description: it refuses the key `begun_from`.
     """
     plan, federation = session.plan, session.federation
-    chosen = Execution(plan.lanes, plan.mesh.size)
+    chosen = Execution(plan.lanes, plan.devices)
     # As it was typed: 0.1, not the nearest float32 in sixteen digits.
     rates = {name: float(str(np.float32(rate))) for name, rate in session.rates.items()}
     schedules = {name: getattr(rate, "__name__", "schedule") for name, rate in plan.schedules}

@@ -1,0 +1,144 @@
+"""Working off a cohort: who is in it, in which order, and which device runs whom.
+
+A cohort is cut into groups of `devices x turns x lanes` workers. Within a group every device runs `lanes` workers
+side by side, `turns` times; then the devices exchange their messages, and all add them up in cohort order. So memory
+grows with the group and not with n, and the sum comes out the same however the cohort was cut.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from enlist.algorithms import core, keys
+from enlist.algorithms.core import Tree, WorkerData
+from enlist.engine.plan import AXIS, Cohort, Held, Plan
+from enlist.participation.sampling import occurrences
+
+
+class Round(NamedTuple):
+    """What all workers of a round share."""
+
+    plan: Plan
+    ctx: core.Context
+    key: Key[Array, ""]
+    payload: Tree
+    held: Held
+
+
+class Results(NamedTuple):
+    """What local runs gave: the decoded message, its weight, the local loss, the worker's new state."""
+
+    summand: Tree
+    weight: Float[Array, "..."]
+    loss: Float[Array, "..."]
+    state: Tree
+
+
+def draw_cohort(plan: Plan, sizes: Int[Array, " m"], key: Key[Array, ""], t: Int[Array, ""]) -> Cohort:
+    """S_t, those with most local steps first: who runs side by side then has about equally much to do.
+
+    The order is a matter of steps and ids alone, so it is the same whatever the groups are.
+    """
+    ids, weights = plan.sampling.draw(keys.sample_key(key, t), plan.workers)
+    cohort = Cohort(ids, occurrences(ids), weights)
+    if plan.rows is not None:
+        return cohort
+    steps = jnp.where(weights > 0, plan.work.count(sizes[ids]), 0)
+    order = jnp.argsort(-steps, stable=True)
+    return jax.tree.map(lambda a: a[order], cohort)
+
+
+def work_off(round_: Round, cohort: Cohort, worker_states: Tree) -> tuple[core.Total, Tree]:
+    """The weighted sum of all messages of the cohort, and the workers' states afterwards."""
+    plan = round_.plan
+    missing = -len(cohort.ids) % plan.group
+    groups = jax.tree.map(lambda a: jnp.pad(a, (0, missing)).reshape(-1, plan.group), cohort)
+
+    def one_group(carry: tuple[core.Total, Tree], group: Cohort) -> tuple[tuple[core.Total, Tree], None]:
+        total, states = carry
+        seated, order = _seat(plan, group)
+        results = _run(round_, states, seated)
+        total = core.fold(total, results.summand, results.weight, results.loss, order)
+        return (total, _put_back(states, seated, results.state)), None
+
+    first = jax.tree.map(lambda a: a[0], cohort)
+    summand = jax.eval_shape(lambda: _local(round_, worker_states, plan.capacity, first).summand)
+    return lax.scan(one_group, (core.empty_total(summand), worker_states), groups)[0]
+
+
+def seats(devices: int, turns: int) -> np.ndarray:
+    """Which of the group's `devices * turns` units each device takes, in turn.
+
+    Units come with the longest first. They are dealt to and fro, so that every device gets about as much.
+
+    Example:
+        >>> seats(2, 3).tolist()
+        [[0, 3, 4], [1, 2, 5]]
+    """
+    dealt = np.arange(devices * turns).reshape(turns, devices)
+    dealt[1::2] = dealt[1::2, ::-1]
+    return dealt.T
+
+
+def _seat(plan: Plan, group: Cohort) -> tuple[Cohort, Int[Array, " group"] | None]:
+    """The group device by device, and where each of its members then sits."""
+    if plan.devices == 1:
+        return group, None
+    dealt = seats(plan.devices, plan.turns).reshape(-1)
+    places = (dealt[:, None] * plan.lanes + np.arange(plan.lanes)).reshape(-1)
+    return jax.tree.map(lambda a: a[places], group), jnp.asarray(np.argsort(places), jnp.int32)
+
+
+def _run(round_: Round, worker_states: Tree, seated: Cohort) -> Results:
+    """Runs a group, each device its own members, and hands every device the results of all."""
+    plan = round_.plan
+    device = lax.axis_index(AXIS) if plan.devices > 1 else 0
+    each = plan.turns * plan.lanes
+    mine = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, device * each, each), seated)
+    turns = jax.tree.map(lambda a: a.reshape(plan.turns, plan.lanes), mine)
+
+    def side_by_side(unit: Cohort) -> Results:
+        # One bound for all of them, so that who runs together also decides together how much to draw.
+        reach = plan.rows if plan.rows is not None else jnp.max(round_.held.sizes[unit.ids])
+        if plan.lanes == 1:
+            alone = _local(round_, worker_states, reach, jax.tree.map(lambda a: a[0], unit))
+            return jax.tree.map(lambda a: a[None], alone)
+        return jax.vmap(lambda one: _local(round_, worker_states, reach, one))(unit)
+
+    if plan.turns == 1:
+        results = side_by_side(jax.tree.map(lambda a: a[0], turns))
+    else:
+        results = jax.tree.map(lambda a: a.reshape(each, *a.shape[2:]), lax.map(side_by_side, turns))
+    return lax.all_gather(results, AXIS, tiled=True) if plan.devices > 1 else results
+
+
+def _local(round_: Round, worker_states: Tree, reach: Any, one: Cohort) -> Results:
+    """One worker's local run."""
+    plan, ctx = round_.plan, round_.ctx
+    state = jax.tree.map(lambda leaf: leaf[one.ids], worker_states)
+    key = keys.worker_key(round_.key, ctx.t, one.ids, one.draws)
+    reply = plan.algorithm.local(ctx, key, round_.payload, state, _data(plan, round_.held, reach, one))
+    summand = plan.algorithm.decode(reply.message)
+    return Results(summand, one.weights * reply.weight, reply.stats.loss, reply.worker_state)
+
+
+def _data(plan: Plan, held: Held, reach: Any, one: Cohort) -> WorkerData:
+    size = plan.rows if plan.rows is not None else held.sizes[one.ids]
+    steps = plan.work.count(size)
+    if plan.lanes == 1:
+        # Alone on its device, an empty place costs nothing: it takes no step.
+        steps = jnp.where(one.weights > 0, steps, 0)
+    return WorkerData(held.x, held.y, held.order, held.offsets[one.ids], size, reach, plan.capacity, steps)
+
+
+def _put_back(worker_states: Tree, seated: Cohort, new_states: Tree) -> Tree:
+    m = [leaf.shape[0] for leaf in jax.tree.leaves(worker_states)]
+    if not m:
+        return worker_states
+    # An empty place writes outside the array, which is dropped.
+    where = jnp.where(seated.weights > 0, seated.ids, m[0])
+    return jax.tree.map(lambda all_, new: all_.at[where].set(new, mode="drop"), worker_states, new_states)
