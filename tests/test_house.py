@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "enlist"
 MAY_IMPORT = {
     "errors": set(),
     "options": set(),
+    "words": {"options"},
     "problem": {"problem"},
     "participation": {"participation"},
     "cost": set(),
@@ -28,7 +29,7 @@ MAY_IMPORT = {
         "__version__",
     },
     "launch": {"engine", "algorithms", "participation", "problem", "options"},
-    "cli": {"launch", "engine", "problem", "options", "report", "cli", "__version__"},
+    "cli": {"launch", "words", "engine", "problem", "options", "report", "cli", "__version__"},
     "__main__": {"cli"},
 }
 HEAVY = {"jax", "optax", "matplotlib", "plotly", "orbax", "sklearn"}
@@ -61,7 +62,14 @@ def test_imports_point_one_way(path):
 
 
 @pytest.mark.parametrize(
-    "path", [SOURCE / "cli.py", SOURCE / "options.py", SOURCE / "errors.py", SOURCE / "__init__.py"]
+    "path",
+    [
+        SOURCE / "cli.py",
+        SOURCE / "options.py",
+        SOURCE / "words.py",
+        SOURCE / "errors.py",
+        SOURCE / "__init__.py",
+    ],
 )
 def test_help_needs_nothing_heavy(path):
     assert not {name.split(".")[0] for name in imports(path, top_only=True)} & HEAVY
@@ -78,6 +86,7 @@ def test_algorithms_know_nothing_of_files_clocks_or_networks():
         "enlist",
         "enlist.errors",
         "enlist.options",
+        "enlist.words",
         "enlist.algorithms.fedavg",
         "enlist.problem.federation",
         "enlist.problem.models",

@@ -12,7 +12,8 @@ import pytest
 from enlist.cli import COMMANDS, main
 from enlist.errors import BadInput
 from enlist.launch import launch
-from enlist.options import OutputOptions, RunOptions, Settings, flatten, kept, kinds, typed, unflatten
+from enlist.options import OutputOptions, RunOptions, Settings, flatten, unflatten
+from enlist.words import kept, kinds, typed
 
 BASE = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20 --rounds 2 --devices 1"
 

@@ -18,7 +18,8 @@ from typing import Annotated, Any, NoReturn
 import tyro
 
 from enlist.errors import BadInput, Diverged, EnlistError, unknown
-from enlist.options import HASHES, RunOptions, kept, typed, unflatten
+from enlist.options import HASHES, RunOptions, unflatten
+from enlist.words import kept, typed
 
 COMMANDS = {
     "run": "simulate one run",
