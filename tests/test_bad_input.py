@@ -42,6 +42,21 @@ WORDS = [
     ("run --rounds none", "rounds = none: must be a whole number"),
 ]
 
+METHODS = [
+    (f"run --dataset digits --rounds 1 --out new --algorithm {rest}", says)
+    for rest, says in (
+        ("scafold", "unknown algorithm 'scafold': did you mean 'scaffold'?"),
+        ("fedavg --mu 0.1", "mu = 0.1: fedavg has no such option"),
+        ("fedprox --mu -1", "mu = -1: must be 0 or more"),
+        ("scaffold --worker-optimizer adam", "worker-optimizer = adam: scaffold has no such option"),
+        ("scaffold --variates III", "unknown option for variates 'III'"),
+        ("scaffold --sampling with-replacement --model logistic", "use without-replacement"),
+        ("fedavgm --momentum 1", "momentum = 1: must be from 0 to below 1"),
+        ("fedadam --beta1 nan", "beta1 = nan: must be from 0 to below 1"),
+        ("fedyogi --tau 0", "tau = 0: must be above 0"),
+    )
+]
+
 NUMBERS = [
     (f"{RUN} --rounds -1", "rounds = -1: must be 0 or more"),
     (f"{RUN} --rounds 2147483648", "rounds = 2147483648: must be 2147483647 or less"),
@@ -236,7 +251,7 @@ OUT = [
     ("data where nope", "unknown dataset 'nope'"),
 ]
 
-CASES = [*WORDS, *NUMBERS, *NAMES, *DATA, *MODELS, *KEPT, *OUT]
+CASES = [*WORDS, *METHODS, *NUMBERS, *NAMES, *DATA, *MODELS, *KEPT, *OUT]
 
 MODELS_PY = """
 import jax.numpy as jnp

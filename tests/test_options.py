@@ -48,6 +48,13 @@ CHANGES = {
     "worker_optimizer": ("--worker-optimizer adam", "", params),
     "server_optimizer": ("--server-optimizer adam", "", params),
     "weighting": ("--weighting examples", "--partition quantity:1", params),
+    "mu": ("--mu 1", "--algorithm fedprox", params),
+    "variates": ("--variates I", "--algorithm scaffold", params),
+    "momentum": ("--momentum 0.5", "--algorithm fedavgm", params),
+    "beta1": ("--beta1 0.5", "--algorithm fedadam", params),
+    "beta2": ("--beta2 0.5", "--algorithm fedyogi", params),
+    "tau": ("--tau 0.1", "--algorithm fedadagrad", params),
+    "algorithm": ("--algorithm scaffold", "", column("uplink_bytes")),
     "local_epochs": ("--local-epochs 2", "", params),
     "local_steps": ("--local-epochs none --local-steps 5", "", params),
     "batch": ("--batch 10", "", params),
@@ -64,7 +71,7 @@ CHANGES = {
     "worker_seconds": ("--worker-seconds 1", "", column("seconds")),
     "checkpoint_every": ("--checkpoint-every 1", "", checkpoints),
 }
-ELSEWHERE = {"algorithm", "deterministic", *OutputOptions.__dataclass_fields__}
+ELSEWHERE = {"deterministic", *OutputOptions.__dataclass_fields__}
 
 
 @pytest.fixture(scope="module")

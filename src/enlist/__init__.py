@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from enlist.algorithms.core import Algorithm as Algorithm
     from enlist.algorithms.core import PerStep as PerStep
     from enlist.algorithms.fedavg import fedavg as fedavg
+    from enlist.algorithms.fedopt import fedadagrad as fedadagrad
+    from enlist.algorithms.fedopt import fedadam as fedadam
+    from enlist.algorithms.fedopt import fedavgm as fedavgm
+    from enlist.algorithms.fedopt import fedyogi as fedyogi
+    from enlist.algorithms.fedprox import fedprox as fedprox
+    from enlist.algorithms.scaffold import scaffold as scaffold
     from enlist.algorithms.work import Epochs as Epochs
     from enlist.algorithms.work import Steps as Steps
     from enlist.engine.run import Run as Run
@@ -52,8 +58,14 @@ _HOME = {
     "Settings": "options",
     "Steps": "algorithms.work",
     "as_model": "problem.adapters",
+    "fedadagrad": "algorithms.fedopt",
+    "fedadam": "algorithms.fedopt",
     "fedavg": "algorithms.fedavg",
+    "fedavgm": "algorithms.fedopt",
     "federation": "problem.federation",
+    "fedprox": "algorithms.fedprox",
+    "fedyogi": "algorithms.fedopt",
+    "scaffold": "algorithms.scaffold",
     "simulate": "engine.simulate",
 }
 _ROOMS = {

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,9 @@ import optax
 
 from enlist.algorithms.core import Algorithm
 from enlist.algorithms.fedavg import Optimizer, fedavg
+from enlist.algorithms.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
+from enlist.algorithms.fedprox import fedprox
+from enlist.algorithms.scaffold import scaffold
 from enlist.algorithms.work import Epochs, LocalWork, Steps
 from enlist.engine import execution, platform, progress
 from enlist.engine.folder import refuse_if_used
@@ -38,7 +41,27 @@ from enlist.problem.federation import Federation
 from enlist.problem.models import Model
 from enlist.problem.objective import PRECISIONS
 
-ALGORITHMS = ("fedavg",)
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "fedavg": fedavg,
+    "fedprox": fedprox,
+    "scaffold": scaffold,
+    "fedavgm": fedavgm,
+    "fedadagrad": fedadagrad,
+    "fedadam": fedadam,
+    "fedyogi": fedyogi,
+}
+# Options that are handed to a method under the same name.
+METHOD_OPTIONS = (
+    "worker_lr",
+    "server_lr",
+    "weighting",
+    "mu",
+    "variates",
+    "momentum",
+    "beta1",
+    "beta2",
+    "tau",
+)
 DEFAULT_WORKERS = 100
 DEFAULT_COHORT = 10
 DEFAULT_EPOCHS = 5
@@ -69,7 +92,7 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
         options,
         problem=problem,
         participation=participation,
-        method=replace(options.method, **_amount(work)),
+        method=replace(options.method, **_amount(work), **_defaults(options.method)),
     )
     with _memory_explained():
         return simulate(
@@ -122,16 +145,21 @@ def cohort(options: ParticipationOptions, workers: int) -> tuple[ParticipationOp
 
 
 def algorithm(options: AlgorithmOptions) -> Algorithm:
-    """The algorithm by its name."""
+    """The algorithm by its name, with the options that are its own; others are refused."""
     if options.algorithm not in ALGORITHMS:
         raise unknown("algorithm", options.algorithm, ALGORITHMS)
-    return fedavg(
-        worker_lr=options.worker_lr,
-        server_lr=options.server_lr,
-        worker=optimizer("worker-optimizer", options.worker_optimizer),
-        server=optimizer("server-optimizer", options.server_optimizer),
-        weighting=options.weighting,
-    )
+    make = ALGORITHMS[options.algorithm]
+    takes = inspect.signature(make).parameters
+    given = {name: getattr(options, name) for name in METHOD_OPTIONS}
+    given |= {"worker": options.worker_optimizer, "server": options.server_optimizer}
+    for name, value in given.items():
+        if value is not None and name not in takes:
+            option = f"{name}-optimizer" if name in ("worker", "server") else name
+            raise BadInput(f"{option} = {value}: {options.algorithm} has no such option; leave it out")
+    arguments = {name: value for name, value in given.items() if value is not None}
+    for side in arguments.keys() & {"worker", "server"}:
+        arguments[side] = optimizer(f"{side}-optimizer", arguments[side])
+    return make(**arguments)
 
 
 def optimizer(option: str, name: str) -> Optimizer:
@@ -224,6 +252,14 @@ def _config(options: RunOptions) -> dict[str, Any]:
 
 def _amount(work: LocalWork) -> dict[str, Any]:
     return {"local_steps": work.steps} if isinstance(work, Steps) else {"local_epochs": work.epochs}
+
+
+def _defaults(options: AlgorithmOptions) -> dict[str, Any]:
+    """What the method takes where nothing was given: a configuration that is complete repeats the run for good."""
+    parameters = inspect.signature(ALGORITHMS[options.algorithm]).parameters
+    unset = {name: parameters[name].default for name in METHOD_OPTIONS if name in parameters}
+    sides = {f"{side}_optimizer": "sgd" for side in ("worker", "server") if side in parameters}
+    return {name: value for name, value in (unset | sides).items() if getattr(options, name) is None}
 
 
 def _hashes(options: ProblemOptions, before: dict[str, Any]) -> dict[str, Any]:

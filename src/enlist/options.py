@@ -75,17 +75,29 @@ class AlgorithmOptions:
     """How a round moves the model."""
 
     algorithm: str = "fedavg"
-    """fedavg."""
+    """fedavg, fedprox, scaffold, fedavgm, fedadagrad, fedadam or fedyogi."""
     worker_lr: float = 0.1
     """eta_L, the workers' learning rate."""
-    server_lr: float = 1.0
-    """eta, the server's learning rate."""
-    worker_optimizer: str = "sgd"
-    """The workers' optimizer, by its name in optax: sgd, adam, adagrad, ..."""
-    server_optimizer: str = "sgd"
+    server_lr: float | None = None
+    """eta, the server's learning rate (default 1; fedadagrad 0.1, fedadam and fedyogi 0.01)."""
+    worker_optimizer: str | None = None
+    """The workers' optimizer, by its name in optax: sgd (default), adam, adagrad, ..."""
+    server_optimizer: str | None = None
     """The server's optimizer, likewise."""
-    weighting: str = "uniform"
-    """uniform (1/n each, as in the paper) or examples (by the worker's number of rows)."""
+    weighting: str | None = None
+    """uniform (1/n each, as in the paper; default) or examples (by the worker's number of rows). fedavg."""
+    mu: float | None = None
+    """The weight of the proximal term (default 0.01). fedprox."""
+    variates: str | None = None
+    """How control variates are renewed: option I or II (default). scaffold."""
+    momentum: float | None = None
+    """Of the server (default 0.9). fedavgm."""
+    beta1: float | None = None
+    """Memory of the mean update (default 0.9; fedadagrad 0). fedadagrad, fedadam, fedyogi."""
+    beta2: float | None = None
+    """Memory of its square (default 0.99). fedadam, fedyogi."""
+    tau: float | None = None
+    """Added to the root of the square (default 0.001). fedadagrad, fedadam, fedyogi."""
     local_epochs: int | None = None
     """E, passes over its own rows that a worker makes in a round (default 5)."""
     local_steps: int | None = None
@@ -95,7 +107,7 @@ class AlgorithmOptions:
 
     def __post_init__(self) -> None:
         for name, rate in (("worker-lr", self.worker_lr), ("server-lr", self.server_lr)):
-            if rate <= 0:
+            if rate is not None and rate <= 0:
                 raise BadInput(f"{name} = {rate:g}: a learning rate must be above 0")
             _within(name, rate, LEAST_RATE, MOST_RATE)
         _within("local-epochs", self.local_epochs, 1)

@@ -188,6 +188,24 @@ def run_locally(
     return LocalRun(x, state, LocalStats(loss / jnp.maximum(steps, 1).astype(jnp.float32), steps))
 
 
+def difference(a: Tree, b: Tree) -> Tree:
+    """a - b."""
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+def add_scaled(a: Tree, scale: Any, b: Tree) -> Tree:
+    """a + scale b."""
+    return jax.tree.map(lambda x, y: x + jnp.asarray(scale, y.dtype) * y, a, b)
+
+
+def step_along(
+    optimizer: optax.GradientTransformation, direction: Tree, state: Tree, params: Tree
+) -> tuple[Tree, Tree]:
+    """The server's step: optax descends along what it is given, so handed -Delta_t, sgd(eta) is x_t + eta Delta_t."""
+    updates, state = optimizer.update(jax.tree.map(jnp.negative, direction), state, params)
+    return optax.apply_updates(params, updates), state
+
+
 class Total(NamedTuple):
     """A weighted sum under way."""
 

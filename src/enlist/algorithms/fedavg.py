@@ -17,12 +17,22 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Key
 
-from enlist.algorithms.core import Aggregate, Algorithm, Context, Rate, Reply, Tree, WorkerData, run_locally
+from enlist.algorithms.core import (
+    Aggregate,
+    Algorithm,
+    Context,
+    Rate,
+    Reply,
+    Tree,
+    WorkerData,
+    difference,
+    run_locally,
+    step_along,
+)
 from enlist.errors import unknown
 
 Optimizer = Callable[[Any], optax.GradientTransformation]
@@ -71,15 +81,15 @@ def _fedavg(worker: Optimizer, server: Optimizer, weighting: str) -> Algorithm:
     def local(ctx: Context, key: Key[Array, ""], payload: Tree, state: Tree, data: WorkerData) -> Reply:
         x_t = payload
         x_K, _, stats = run_locally(ctx, key, x_t, data, worker(ctx.rates["worker_lr"]))
-        delta = jax.tree.map(jnp.subtract, x_K, x_t)
+        delta = difference(x_K, x_t)
         weight = jnp.ones(()) if weighting == "uniform" else jnp.asarray(data.size, jnp.float32)
         return Reply(delta, weight, state, stats)
 
     def server_step(ctx: Context, key: Key[Array, ""], state: ServerState, got: Aggregate) -> ServerState:
-        # optax descends along what it is given: handed -Delta_t, sgd(eta) is x_t + eta Delta_t.
-        descent = jax.tree.map(jnp.negative, got.mean)
-        updates, optimizer = server(ctx.rates["server_lr"]).update(descent, state.optimizer, state.params)
-        return ServerState(optax.apply_updates(state.params, updates), optimizer)
+        # x_{t+1} = x_t + eta Delta_t
+        return ServerState(
+            *step_along(server(ctx.rates["server_lr"]), got.mean, state.optimizer, state.params)
+        )
 
     return Algorithm(
         name="fedavg",

@@ -63,7 +63,7 @@ def work_off(round_: Round, cohort: Cohort, worker_states: Tree) -> tuple[core.T
         seated, order = _seat(plan, group)
         results = _run(round_, states, seated)
         total = core.fold(total, results.summand, results.weight, results.loss, order)
-        return (total, _put_back(states, seated, results.state)), None
+        return (total, put_back(states, seated, results.state)), None
 
     first = jax.tree.map(lambda a: a[0], cohort)
     summand = jax.eval_shape(lambda: _local(round_, worker_states, plan.capacity, first).summand)
@@ -135,7 +135,8 @@ def _data(plan: Plan, held: Held, reach: Any, one: Cohort) -> WorkerData:
     return WorkerData(held.x, held.y, held.order, held.offsets[one.ids], size, reach, plan.capacity, steps)
 
 
-def _put_back(worker_states: Tree, seated: Cohort, new_states: Tree) -> Tree:
+def put_back(worker_states: Tree, seated: Cohort, new_states: Tree) -> Tree:
+    """All workers' states, with those of some replaced."""
     m = [leaf.shape[0] for leaf in jax.tree.leaves(worker_states)]
     if not m:
         return worker_states

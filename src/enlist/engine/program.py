@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from enlist.algorithms import core, keys
 from enlist.algorithms.core import Algorithm, Tree
 from enlist.engine import evaluation
-from enlist.engine.cohort import Round, draw_cohort, work_off
+from enlist.engine.cohort import Round, draw_cohort, put_back, work_off
 from enlist.engine.evaluation import Evaluation
 from enlist.engine.plan import AXIS, Cohort, Held, Plan
 from enlist.problem.objective import objective
@@ -80,8 +80,8 @@ def program(plan: Plan) -> Program:
 
         def step(_: Int[Array, ""], carry: tuple[RunState, RoundInfo]) -> tuple[RunState, RoundInfo]:
             before, _info = carry
-            after, info = one_round(plan, held, before, rates, key)
-            return _freeze_if_broken(plan.algorithm, before, after, info), info
+            after, info, cohort_before = one_round(plan, held, before, rates, key)
+            return _keep_if_finite(plan.algorithm, before, after, info, cohort_before), info
 
         state, info = lax.fori_loop(0, rounds, step, (state, nothing))
         look = partial(
@@ -113,8 +113,8 @@ def start(plan: Plan, params: Tree) -> RunState:
 
 def one_round(
     plan: Plan, held: Held, state: RunState, rates: Mapping[str, Any], key: Key[Array, ""]
-) -> tuple[RunState, RoundInfo]:
-    """Round t: sample, work locally, fold, step on the server."""
+) -> tuple[RunState, RoundInfo, Tree]:
+    """Round t: sample, work locally, fold, step on the server. Also what the cohort's own states were before."""
     algorithm, t = plan.algorithm, state.t
     ctx = core.Context(
         t,
@@ -124,17 +124,32 @@ def one_round(
     )
     cohort = draw_cohort(plan, held.sizes, key, t)
     shared = Round(plan, ctx, key, algorithm.broadcast(state.server), held)
+    cohort_before = jax.tree.map(lambda leaf: leaf[cohort.ids], state.workers)
     total, workers = work_off(shared, cohort, state.workers)
     got = core.mean(total, plan.workers)
     server = algorithm.server(ctx, keys.server_key(key, t), state.server, got)
     info = RoundInfo(
-        optax.tree.norm(got.mean), total.loss / jnp.maximum(total.count, 1.0), cohort.ids, cohort.weights
+        # Of Delta_t; a message of several parts calls that part `delta`.
+        optax.tree.norm(getattr(got.mean, "delta", got.mean)),
+        total.loss / jnp.maximum(total.count, 1.0),
+        cohort.ids,
+        cohort.weights,
     )
-    return RunState(server, workers, t + 1, state.alive), info
+    return RunState(server, workers, t + 1, state.alive), info, cohort_before
 
 
-def _freeze_if_broken(algorithm: Algorithm, before: RunState, after: RunState, info: RoundInfo) -> RunState:
+def _keep_if_finite(
+    algorithm: Algorithm, before: RunState, after: RunState, info: RoundInfo, cohort_before: Tree
+) -> RunState:
+    """The state after the round, or the one before it if the update is not finite.
+
+    Of the workers' states only the cohort's are put back: all of them may be larger than everything else.
+    """
     size = optax.tree.norm(algorithm.params(after.server))
     alive = before.alive & jnp.isfinite(info.delta_norm) & jnp.isfinite(size)
-    kept = jax.tree.map(lambda new, old: jnp.where(alive, new, old), after, before)
-    return kept._replace(alive=alive)
+    server, t = jax.tree.map(
+        lambda new, old: jnp.where(alive, new, old), (after.server, after.t), (before.server, before.t)
+    )
+    cohort = Cohort(info.ids, info.ids, info.weights)
+    kept = jax.tree.map(lambda all_, old: jnp.where(alive, all_[info.ids], old), after.workers, cohort_before)
+    return RunState(server, put_back(after.workers, cohort, kept), t, alive)

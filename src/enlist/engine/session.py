@@ -212,8 +212,10 @@ def _round_cost(plan: Plan, algorithm: Algorithm, held: Held, state: RunState) -
 
 def _check_rates(algorithm: Algorithm) -> None:
     for name, rate in algorithm.rates.items():
+        if callable(rate) or isinstance(rate, PerStep) or not name.endswith("_lr"):
+            continue
         # As the float32 that it will be: 1e-60 is none.
-        if not callable(rate) and not isinstance(rate, PerStep) and not 0 < np.float32(rate) < np.inf:
+        if not 0 < np.float32(rate) < np.inf:
             raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
 
 
