@@ -141,7 +141,7 @@ def test_without_out_folders_are_dated_and_never_shared(capsys):
     said = [enlist(f"{SMALL} --rounds 0", capsys) for _ in range(2)]
     made = sorted(Path("runs").iterdir())
     assert len(made) == 2
-    assert all(re.fullmatch(r"\d{8}-\d{6}-fedavg-logistic-digits(-2)?", path.name) for path in made)
+    assert all(re.fullmatch(r"\d{8}-\d{6}-\d{3}-fedavg-logistic-digits(-2)?", path.name) for path in made)
     assert all(any(str(path / "report.html") in text for text in said) for path in made)
 
 

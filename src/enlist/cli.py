@@ -199,7 +199,8 @@ def _dated(options: RunOptions) -> Path:
 
 def _unused(name: str) -> Path:
     """A new dated folder under runs/."""
-    dated = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"[:100]
+    # With milliseconds: a loop in a shell starts several runs a second.
+    dated = f"{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3] + f"-{name}"[:80]
     tries = (Path("runs") / (dated if k == 1 else f"{dated}-{k}") for k in range(1, 1000))
     return next(path for path in tries if not path.exists())
 

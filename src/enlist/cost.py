@@ -18,7 +18,7 @@ class RoundCost(NamedTuple):
         return rounds * (self.uplink + self.downlink) / MIB
 
     def seconds(self, rounds: int, bandwidth: float, worker_seconds: float) -> float:
-        """Simulated time of that many rounds: workers compute at once, links carry `bandwidth` MB/s (2^20)."""
+        """Simulated time of that many rounds: workers compute at once, links carry `bandwidth` MiB/s."""
         return rounds * worker_seconds + self.mebibytes(rounds) / bandwidth
 
 

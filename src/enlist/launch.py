@@ -65,6 +65,7 @@ METHOD_OPTIONS = (
 DEFAULT_WORKERS = 100
 DEFAULT_COHORT = 10
 DEFAULT_EPOCHS = 5
+DEFAULT_BATCH = AlgorithmOptions.batch
 # Row numbers that a worker may draw for one round, all held in memory at once: 1 GiB of them.
 MOST_DRAWS = 2**28
 
@@ -221,7 +222,7 @@ def _check_folder(out: Path) -> None:
 
 def _check_work(work: LocalWork, federation: Federation) -> None:
     rows = len(federation.data.x_train)
-    if work.batch > rows:
+    if work.batch > max(rows, DEFAULT_BATCH):
         raise BadInput(
             f"batch = {work.batch}: {federation.name} has {rows} training rows; choose 1 to {rows}, or 0 for "
             "all rows of a worker"

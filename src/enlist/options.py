@@ -6,6 +6,7 @@ Nothing here imports jax, so that `enlist --help` answers at once.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from numbers import Integral, Real
 from typing import Any, TypeVar, get_type_hints
 
 from enlist.errors import BadInput
@@ -32,6 +33,21 @@ def _within(name: str, value: float | None, least: float, most: float = MOST) ->
         raise BadInput(f"{given}: must be {least:g} or more")
     if value > most:
         raise BadInput(f"{given}: must be {most:.10g} or less")
+
+
+def _of_kind(name: str, value: Any, kind: str) -> None:
+    """From Python anything may come: half a round must not run for ever."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    fits = {
+        "int": whole,
+        "float": whole or (isinstance(value, Real) and not isinstance(value, bool)),
+        "bool": isinstance(value, bool),
+        "str": isinstance(value, str),
+    }
+    wanted = next(each for each in fits if each in kind)
+    if not fits[wanted] and not (value is None and "None" in kind):
+        words = {"int": "a whole number", "float": "a number", "bool": "True or False", "str": "a text"}
+        raise BadInput(f"{name.replace('_', '-')} = {value!r}: must be {words[wanted]}")
 
 
 @dataclass(frozen=True)
@@ -147,6 +163,8 @@ class Settings:
     """On a GPU, only operations that give the same bits each time (slower). A CPU always does."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            _of_kind(field.name, getattr(self, field.name), str(field.type))
         _within("rounds", self.rounds, 0)
         _within("seed", self.seed, 0, 2**32 - 1)
         _within("eval-every", self.eval_every, 1)

@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from enlist.algorithms.work import Batch, LocalWork
+from enlist.errors import BadInput
 from enlist.problem.objective import Objective
 
 Tree = Any
@@ -196,6 +197,27 @@ def difference(a: Tree, b: Tree) -> Tree:
 def add_scaled(a: Tree, scale: Any, b: Tree) -> Tree:
     """a + scale b."""
     return jax.tree.map(lambda x, y: x + jnp.asarray(scale, y.dtype) * y, a, b)
+
+
+def check_optimizer(side: str, make: Callable[[Any], optax.GradientTransformation]) -> None:
+    """Refuses what is no optax constructor, needs more than gradients, or hides its rate in its state.
+
+    The rate is data, handed in anew each round; an optimizer that keeps the first one (rprop) would ignore it.
+    """
+    tiny = jnp.ones(2)
+    name = getattr(make, "__name__", repr(make))
+    try:
+        first, second = make(1.0), make(0.5)
+        states = first.init(tiny), second.init(tiny)
+        jax.eval_shape(first.update, tiny, states[0], tiny)
+    except Exception as error:
+        raise BadInput(
+            f"{side} optimizer {name}: must be an optax constructor that takes a rate and steps on gradients alone"
+        ) from error
+    if any(bool((a != b).any()) for a, b in zip(*map(jax.tree.leaves, states), strict=True)):
+        raise BadInput(
+            f"{side} optimizer {name} keeps its first rate for good, so none can be given by round"
+        )
 
 
 def step_along(

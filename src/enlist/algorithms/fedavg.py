@@ -29,6 +29,7 @@ from enlist.algorithms.core import (
     Reply,
     Tree,
     WorkerData,
+    check_optimizer,
     difference,
     run_locally,
     step_along,
@@ -73,9 +74,11 @@ def _fedavg(worker: Optimizer, server: Optimizer, weighting: str) -> Algorithm:
     """The code without the rates, one object for equal arguments: changing a rate compiles nothing anew."""
     if weighting not in ("uniform", "examples"):
         raise unknown("weighting", weighting, ("uniform", "examples"))
+    check_optimizer("worker", worker)
+    check_optimizer("server", server)
 
     def init_server(params: Tree, workers: int) -> ServerState:
-        # The rate shapes no optimizer's state, so any rate will do here.
+        # `check_optimizer` has seen that the rate is not in the state, so any rate will do here.
         return ServerState(params, server(1.0).init(params))
 
     def local(ctx: Context, key: Key[Array, ""], payload: Tree, state: Tree, data: WorkerData) -> Reply:

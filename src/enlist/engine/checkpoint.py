@@ -1,6 +1,5 @@
 """Saving a run's state so that a kill at any moment loses only the rounds since, and taking it up again."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +53,6 @@ class Checkpoints:
     def close(self) -> None:
         """Lets go of the folder."""
         self._manager.close()
-
-
-def discard(folder: Path) -> None:
-    """Removes all checkpoints of a run."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _to_host(state: RunState) -> Any:

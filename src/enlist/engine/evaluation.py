@@ -100,11 +100,11 @@ def evaluate(
         _, metric = objective.scores(params, x, y)
         return jax.ops.segment_sum(weights * metric, holder, passes.workers)
 
-    def over(rows: Weighted, look: Callable[..., Tree]) -> Tree:
-        return _sum_over(rows, look, passes.rows, devices, axis)
+    def over(rows: Weighted, look: Callable[..., Tree], in_order: bool = True) -> Tree:
+        return _sum_over(rows, look, passes.rows, devices, axis, in_order)
 
     if passes.gradient:
-        train_loss, gradient = over(examples.train, slope)
+        train_loss, gradient = over(examples.train, slope, in_order=False)
         grad_norm_sq = optax.tree.norm(gradient, squared=True)
     else:
         train_loss, _ = over(examples.train, scores)
@@ -114,11 +114,18 @@ def evaluate(
     return Evaluation(train_loss, test_loss, test_metric, grad_norm_sq, own)
 
 
-def _sum_over(rows: Weighted, look: Callable[..., Tree], size: int, devices: int, axis: str) -> Tree:
-    """The sum of `look` over blocks of rows, this device's every `devices`-th block, then over devices."""
+def _sum_over(
+    rows: Weighted, look: Callable[..., Tree], size: int, devices: int, axis: str, in_order: bool
+) -> Tree:
+    """The sum of `look` over blocks of rows, of which this device takes every `devices`-th.
+
+    In order: block by block, the same bits on any number of devices; every block's result is kept until then.
+    Otherwise device by device, for results as large as the parameters.
+    """
     total_rows = len(rows.order)
     size = min(size, total_rows)
-    each = -(-total_rows // (size * devices))
+    blocks = -(-total_rows // size)
+    each = -(-blocks // devices)
     device = lax.axis_index(axis) if devices > 1 else 0
 
     def block(i: Int[Array, ""]) -> Tree:
@@ -130,6 +137,14 @@ def _sum_over(rows: Weighted, look: Callable[..., Tree], size: int, devices: int
         holder = rows.holder[at] if len(rows.holder) else at
         return look(rows.x[row], rows.y[row], weights, holder)
 
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(block, jnp.int32(0)))
-    total = lax.fori_loop(0, each, lambda i, so_far: jax.tree.map(jnp.add, so_far, block(i)), zero)
-    return lax.psum(total, axis) if devices > 1 else total
+    if not in_order:
+        zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(block, jnp.int32(0)))
+        total = lax.fori_loop(0, each, lambda i, so_far: jax.tree.map(jnp.add, so_far, block(i)), zero)
+        return lax.psum(total, axis) if devices > 1 else total
+    results = lax.map(block, jnp.arange(each, dtype=jnp.int32))
+    if devices > 1:
+        # (device, block of the device) to the order of the blocks.
+        results = jax.tree.map(
+            lambda a: jnp.swapaxes(a, 0, 1).reshape(-1, *a.shape[2:])[:blocks], lax.all_gather(results, axis)
+        )
+    return jax.tree.map(lambda a: a.sum(axis=0), results)

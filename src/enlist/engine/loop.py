@@ -37,7 +37,8 @@ def blocks(session: Session, options: Settings, folder: RunFolder | None) -> Ite
         kept_at, kept_t = time.perf_counter(), t
         while t < options.rounds:
             goal = min((t // options.eval_every + 1) * options.eval_every, options.rounds)
-            rounds = min(goal - t, pace)
+            unsaved = options.checkpoint_every - (t - kept_t) if options.checkpoint_every else goal - t
+            rounds = min(goal - t, pace, unsaved)
             start = time.perf_counter()
             info, seen = session.advance(rounds, evaluate=t + rounds == goal)
             pace = max(1, int(BLOCK_SECONDS * rounds / (time.perf_counter() - start)))

@@ -14,7 +14,7 @@ DETERMINISTIC_FLAGS = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level
 
 
 def prepare(deterministic: bool = False) -> None:
-    """Sets jax up for a run. Does nothing to a jax that already runs, or to what the user chose.
+    """Sets jax up for a run. Does nothing to a jax that already runs, or to what was chosen for it.
 
     On a CPU every core becomes a device of its own that runs one worker after the other: measured on 2 cores,
     that is 1.5 times faster than letting both cores share each small matrix product.

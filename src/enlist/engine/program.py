@@ -51,7 +51,7 @@ class Program(NamedTuple):
 
     Args:
         start: `start(params) -> RunState`.
-        block: `block(held, passes, state, rates, key, rounds, evaluate) -> state, info, evaluation`; `rounds`
+        block: `block(held, examples, state, rates, key, rounds, evaluate) -> state, info, evaluation`; `rounds`
             and `evaluate` are data, so blocks of any length are one program.
         cohort: `cohort(sizes, key, t) -> Cohort`, to see what a round drew.
     """

@@ -212,8 +212,16 @@ def _round_cost(plan: Plan, algorithm: Algorithm, held: Held, state: RunState) -
 
 def _check_rates(algorithm: Algorithm) -> None:
     for name, rate in algorithm.rates.items():
+        if name == "server_lr" and isinstance(rate, PerStep):
+            raise BadInput(
+                "server-lr: the server takes one step a round, so its rate depends on the round alone"
+            )
         if callable(rate) or isinstance(rate, PerStep) or not name.endswith("_lr"):
             continue
+        if isinstance(rate, bool | str):
+            raise BadInput(
+                f"{name.replace('_', '-')} = {rate!r}: a learning rate must be a number or a function"
+            )
         # As the float32 that it will be: 1e-60 is none.
         if not 0 < np.float32(rate) < np.inf:
             raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")

@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from enlist.algorithms.core import Algorithm
 from enlist.algorithms.work import Epochs, LocalWork
@@ -35,8 +38,8 @@ def simulate(
     model: Any,
     federation: Federation,
     *,
-    cohort: int | Sampling = 10,
-    local: LocalWork = Epochs(5, batch=10),
+    cohort: Any = 10,
+    local: Any = Epochs(5, batch=10),
     out: str | Path | None = None,
     resume: bool = False,
     config: dict[str, Any] | None = None,
@@ -66,7 +69,9 @@ def simulate(
     options = _settings(settings)
     platform.prepare(options.deterministic)
     model = as_model(model)
-    strategy = strategies.without_replacement(cohort) if isinstance(cohort, int) else cohort
+    strategy = cohort if isinstance(cohort, Sampling) else strategies.without_replacement(_whole(cohort))
+    if not isinstance(local, LocalWork):
+        raise BadInput(f"local = {local!r}: give Epochs(E, batch) or Steps(K, batch)")
     folder = RunFolder(Path(out)) if out is not None else None
     if folder is not None and not resume:
         refuse_if_used(folder.path)
@@ -78,6 +83,7 @@ def simulate(
         _refuse_changes(folder, config)
         metrics = _take_up(folder, session, options)
         folder.rewrite_config(config)
+        _complete(folder, session, options, metrics)
     elif folder is not None:
         folder.create(config, federation)
     first = int(session.state.t)
@@ -128,6 +134,15 @@ def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dic
         checkpoints.close()
 
 
+def _complete(folder: RunFolder, session: Session, options: Settings, metrics: list[dict[str, Any]]) -> None:
+    """Evaluates a last round that became the last only now, and so was not evaluated when it was run."""
+    t = int(session.state.t)
+    if t == options.rounds > 0 and (not metrics or metrics[-1]["round"] != t):
+        cohort = sorted(one.worker for one in session.drawn(t - 1))
+        metrics.append(look(session, options) | {"cohort": cohort, "delta_norm": None})
+        folder.append(metrics[-1])
+
+
 def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
     before = folder.config()
     for name in sorted(before.keys() | config.keys()):
@@ -140,17 +155,23 @@ def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
 
 
 def _resolved(session: Session) -> dict[str, Any]:
-    """What `auto` came to: kept, so that a resumed or repeated run is cut the same way."""
+    """What `auto` came to: kept, so that a resumed or repeated run is cut the same way, on however many devices."""
     chosen = Execution(session.plan.lanes, session.plan.devices)
-    return {
-        "execution": chosen.name(session.plan.sampling.places(session.plan.workers)),
-        "devices": chosen.devices,
-    }
+    return {"execution": chosen.name(session.plan.sampling.places(session.plan.workers))}
+
+
+def _whole(cohort: Any) -> int:
+    if isinstance(cohort, bool) or not isinstance(cohort, Integral):
+        raise BadInput(f"cohort = {cohort!r}: give a whole number, or a strategy of enlist.sampling")
+    return int(cohort)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
     try:
-        return replace(Settings(), **given)
+        plain = {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
+        }
+        return replace(Settings(), **plain)
     except TypeError:
         known = Settings.__dataclass_fields__
         raise TypeError(f"simulate() has no argument {next(k for k in given if k not in known)!r}") from None

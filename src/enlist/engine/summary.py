@@ -112,5 +112,4 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
         "batch": plan.work.batch,
         **flatten(options),
         "execution": chosen.name(plan.sampling.places(plan.workers)),
-        "devices": chosen.devices,
     }

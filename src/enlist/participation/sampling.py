@@ -79,7 +79,8 @@ def at_least(n: int, most: int | None = None) -> Sampling:
         raise BadInput(f"at-least: the largest cohort ({most}) must not be below the least one ({n})")
 
     def places(m: int) -> int:
-        return _fits(most or max(n, min(2 * n, m)), m)
+        _fits(n, m)
+        return min(2 * n, m) if most is None else _fits(most, m, "cohort-most")
 
     def draw(key: Key[Array, ""], m: int) -> Draw:
         who, how_many = random.split(key)
@@ -149,9 +150,8 @@ def _check(n: int) -> None:
         raise BadInput(f"cohort = {n}: a round needs at least 1 worker")
 
 
-def _fits(n: int, m: int) -> int:
+def _fits(n: int, m: int, option: str = "cohort") -> int:
     if n > m:
-        raise BadInput(
-            f"cohort = {n} is more than the {m} workers there are: choose 1 to {m}, or with-replacement"
-        )
+        otherwise = ", or with-replacement" if option == "cohort" else ""
+        raise BadInput(f"{option} = {n} is more than the {m} workers there are: choose 1 to {m}{otherwise}")
     return n

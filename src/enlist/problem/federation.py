@@ -123,7 +123,8 @@ def federation(
 ) -> Federation:
     """A federation from any NumPy arrays in one call; `worker[r]` is the holder of training row r.
 
-    Integer `y` is taken as class labels, floating `y` as regression targets.
+    Integer `y` are class labels 0, 1, 2, ...; floating `y` are regression targets; uint8 `x` are pixels and scaled to
+    [0, 1].
 
     Example:
         >>> import numpy as np
@@ -132,23 +133,10 @@ def federation(
         >>> fed.workers, fed.sizes.tolist()
         (2, [3, 1])
     """
+    from enlist.problem.arrays import checked
     from enlist.problem.partition import by_key
 
-    y_train, y_test = np.asarray(y_train), np.asarray(y_test)
-    classes = None
-    if np.issubdtype(y_train.dtype, np.integer):
-        classes = int(max(y_train.max(initial=0), y_test.max(initial=0))) + 1
-        y_train, y_test = y_train.astype(np.int32), y_test.astype(np.int32)
-    else:
-        y_train, y_test = y_train.astype(np.float32), y_test.astype(np.float32)
-    data = Dataset(
-        np.asarray(x_train, np.float32),
-        y_train,
-        np.asarray(x_test, np.float32),
-        y_test,
-        worker=np.asarray(worker),
-        worker_test=None if worker_test is None else np.asarray(worker_test),
-        classes=classes,
-        name=name,
-    )
-    return by_key(data)
+    given = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test, "worker": worker}
+    if worker_test is not None:
+        given["worker_test"] = worker_test
+    return by_key(checked(name, {key: np.asarray(value) for key, value in given.items()}))
