@@ -262,7 +262,9 @@ def _list(as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "classes", "train", "test", "example", "where", "note")
+    table = Table("name", "classes", "train", "test", "example")
+    for head in ("where", "note"):
+        table.add_column(head, overflow="fold")
     for row in rows:
         table.add_row(*("-" if cell is None else str(cell) for cell in row))
     Console().print(table)

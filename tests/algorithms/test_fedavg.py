@@ -27,7 +27,7 @@ def layers_of(params):
     return [(params[name]["w"], params[name]["b"]) for name in ("dense1", "dense2", "out")]
 
 
-def close(run, expected, rtol=2e-4):
+def assert_close(run, expected, rtol=2e-4):
     for (w, b), (w_ref, b_ref) in zip(layers_of(run.params), expected, strict=True):
         scale = max(np.abs(w_ref).max(), np.abs(b_ref).max())
         np.testing.assert_allclose(w, w_ref, rtol=rtol, atol=rtol * 0.1 * scale)
@@ -76,14 +76,14 @@ def test_equals_the_oracle(model, work, cohort):
         execution="one-by-one" if cohort == "with" else "chunk:2",
         eval_every=4,
     )
-    close(run, replay(run, fed, 0.05, 1.7))
+    assert_close(run, replay(run, fed, 0.05, 1.7))
 
 
 def test_equals_the_oracle_when_weighted_by_examples():
     fed = unequal(make_dataset())
     algorithm = enlist.fedavg(worker_lr=0.05, weighting="examples")
     run = enlist.simulate(algorithm, MODELS["logistic"], fed, cohort=3, local=Epochs(1, 8), rounds=3, seed=7)
-    close(run, replay(run, fed, 0.05, 1.0, weights=lambda one: float(fed.sizes[one.worker])))
+    assert_close(run, replay(run, fed, 0.05, 1.0, weights=lambda one: float(fed.sizes[one.worker])))
 
 
 def final(algorithm=None, fed=None, **options):
@@ -92,7 +92,7 @@ def final(algorithm=None, fed=None, **options):
     return enlist.simulate(algorithm or enlist.fedavg(), MODELS["logistic"], fed, **arguments)
 
 
-def same(a, b, exactly=True):
+def assert_same(a, b, exactly=True):
     for x, y in zip(jax.tree.leaves(a.params), jax.tree.leaves(b.params), strict=True):
         if exactly:
             np.testing.assert_array_equal(x, y)
@@ -115,13 +115,13 @@ def test_one_full_gradient_step_of_everybody_is_gradient_descent():
             0.3,
             1.0,
         )
-    close(run, layers)
+    assert_close(run, layers)
 
 
 def test_only_the_product_of_rates_matters_for_one_step():
     a = final(enlist.fedavg(worker_lr=0.2, server_lr=1.0), local=Steps(1, 5))
     b = final(enlist.fedavg(worker_lr=0.1, server_lr=2.0), local=Steps(1, 5))
-    same(a, b, exactly=False)
+    assert_same(a, b, exactly=False)
 
 
 def test_the_server_rate_scales_the_step():
@@ -136,7 +136,7 @@ def test_the_order_of_workers_does_not_matter():
     fed = unequal(make_dataset())
     turned = Federation(fed.data, Holding.of([fed.train.rows(i) for i in (4, 0, 5, 2, 1, 3)]))
     options = {"cohort": sampling.full(), "local": Steps(4, batch=0)}
-    same(final(fed=fed, **options), final(fed=turned, **options), exactly=False)
+    assert_same(final(fed=fed, **options), final(fed=turned, **options), exactly=False)
 
 
 def test_a_round_with_a_schedule_uses_that_rounds_rate():
@@ -147,12 +147,12 @@ def test_a_round_with_a_schedule_uses_that_rounds_rate():
     for t, eta_l in enumerate(rates):
         cohort = [[one.batches for one in scheduled.drawn(t)]]
         layers = oracle.run(layers, fed.data.x_train, fed.data.y_train, cohort, eta_l, 1.0 + t)
-    close(scheduled, layers)
+    assert_close(scheduled, layers)
 
 
 def test_a_rate_by_step_starts_at_step_zero_of_every_round():
     schedule = enlist.PerStep(lambda t, k: jnp.where(k == 0, 0.1, 0.0))
-    same(
+    assert_same(
         final(enlist.fedavg(worker_lr=schedule), local=Steps(3, batch=0)),
         final(local=Steps(1, batch=0)),
         exactly=False,
@@ -161,9 +161,9 @@ def test_a_rate_by_step_starts_at_step_zero_of_every_round():
 
 def test_an_optax_schedule_counts_rounds():
     constant = final(enlist.fedavg(server_lr=optax.constant_schedule(1.0)))
-    same(constant, final())
+    assert_same(constant, final())
     drop = optax.piecewise_constant_schedule(1.0, {2: 0.0})
-    same(
+    assert_same(
         final(enlist.fedavg(server_lr=drop), rounds=6, eval_every=6),
         final(rounds=2, eval_every=2),
         exactly=False,
@@ -190,7 +190,7 @@ def test_the_servers_optimizer_state_lives_on():
     with_memory = enlist.fedavg(server=partial(optax.sgd, momentum=0.9))
     start, one, two = (final(with_memory, rounds=r, eval_every=9) for r in (0, 1, 2))
     plain_two = final(rounds=1, eval_every=9)
-    same(one, plain_two)
+    assert_same(one, plain_two)
     moved = [b - a for a, b in zip(*(jax.tree.leaves(r.params) for r in (start, one)), strict=True)]
     again = [b - a for a, b in zip(*(jax.tree.leaves(r.params) for r in (one, two)), strict=True)]
     overlap = sum((0.9 * m * a).sum() for m, a in zip(moved, again, strict=True))

@@ -5,7 +5,7 @@ import numpy as np
 import oracle
 import pytest
 from conftest import make_dataset
-from test_fedavg import close, layers_of
+from test_fedavg import assert_close, layers_of
 
 import enlist
 from enlist import Epochs, Steps, models, partition, sampling
@@ -132,7 +132,7 @@ def fedopt_by_hand(result, fed, eta_l, eta, name):
 def test_fedprox_equals_its_pseudo_code():
     fed = unequal()
     result = run(enlist.fedprox(worker_lr=0.05, server_lr=1.5, mu=0.7), fed)
-    close(result, layered(fedprox_by_hand(result, fed, 0.05, 1.5, 0.7)))
+    assert_close(result, layered(fedprox_by_hand(result, fed, 0.05, 1.5, 0.7)))
 
 
 @pytest.mark.parametrize("option", ["I", "II"])
@@ -145,14 +145,14 @@ def test_scaffold_equals_its_pseudo_code(option, cohort):
         cohort=cohort,
         execution="chunk:2",
     )
-    close(result, layered(scaffold_by_hand(result, fed, 0.05, 1.2, option)))
+    assert_close(result, layered(scaffold_by_hand(result, fed, 0.05, 1.2, option)))
 
 
 @pytest.mark.parametrize("name", ["fedavgm", "fedadagrad", "fedadam", "fedyogi"])
 def test_server_memory_equals_its_pseudo_code(name):
     fed = unequal()
     result = run(getattr(enlist, name)(worker_lr=0.05, server_lr=0.03), fed)
-    close(result, layered(fedopt_by_hand(result, fed, 0.05, 0.03, name)))
+    assert_close(result, layered(fedopt_by_hand(result, fed, 0.05, 0.03, name)))
 
 
 def test_fedadams_first_steps_by_hand():
@@ -172,22 +172,22 @@ def test_fedadams_first_steps_by_hand():
         x += float(updates[0])
 
 
-def same(a, b, rtol=2e-5):
+def assert_same(a, b, rtol=2e-5):
     for x, y in zip(jax.tree.leaves(a.params), jax.tree.leaves(b.params), strict=True):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-6)
 
 
 def test_where_theory_says_so_it_is_fedavg():
     plain = run(enlist.fedavg(worker_lr=0.05))
-    same(run(enlist.fedprox(worker_lr=0.05, mu=0.0)), plain)
-    same(run(enlist.fedavgm(worker_lr=0.05, momentum=0.0)), plain)
+    assert_same(run(enlist.fedprox(worker_lr=0.05, mu=0.0)), plain)
+    assert_same(run(enlist.fedavgm(worker_lr=0.05, momentum=0.0)), plain)
     one_step = {"local": Steps(1, 0), "cohort": sampling.full(), "rounds": 3}
     # K = 1, everybody: the variates' corrections cancel in the mean.
-    same(
+    assert_same(
         run(enlist.scaffold(worker_lr=0.05), **one_step), run(enlist.fedavg(worker_lr=0.05), **one_step), 1e-4
     )
     # The first round, all variates still zero.
-    same(run(enlist.scaffold(worker_lr=0.05), rounds=1), run(enlist.fedavg(worker_lr=0.05), rounds=1))
+    assert_same(run(enlist.scaffold(worker_lr=0.05), rounds=1), run(enlist.fedavg(worker_lr=0.05), rounds=1))
 
 
 def test_scaffold_sends_twice_what_fedavg_sends():
@@ -202,7 +202,7 @@ def test_the_protocol(name, tmp_path):
     """Groups, resume, zero rounds, n = 1, n = m, unequal workers, no trace for another rate."""
     algorithm = METHODS[name](worker_lr=0.03, server_lr=0.02)
     whole = run(algorithm, execution="one-by-one", devices=1)
-    same(run(algorithm, execution="batch", devices=1), whole, 1e-4)
+    assert_same(run(algorithm, execution="batch", devices=1), whole, 1e-4)
     run(algorithm, rounds=2, out=tmp_path / "run", execution="one-by-one", devices=1)
     resumed = run(algorithm, out=tmp_path / "run", resume=True, execution="one-by-one", devices=1)
     assert all(
