@@ -18,7 +18,7 @@ from enlist.engine.execution import Execution
 from enlist.engine.folder import RunFolder, refuse_if_used
 from enlist.engine.loop import blocks
 from enlist.engine.metrics import look
-from enlist.engine.progress import Display, silent
+from enlist.engine.progress import Display, Screen, silent
 from enlist.engine.run import Run
 from enlist.engine.session import Session, open_session
 from enlist.engine.summary import Times, describe, summarize
@@ -89,29 +89,44 @@ def simulate(
     first = int(session.state.t)
     session.advance(0, False)
     compiled = time.perf_counter() - began
-    stopped: Diverged | KeyboardInterrupt | None = None
-    status = "done"
-    try:
-        with display(options.rounds) as show, _tracker(folder, tensorboard) as track:
-            show.start(int(session.state.t), metrics[-1] if metrics else None)
-            for block in blocks(session, options, folder):
-                if block.line is not None:
-                    metrics.append(block.line)
-                    track(block.line)
-                show.update(block.t, block.line)
-    except Diverged as stop:
-        stopped, status = stop, "diverged"
-    except KeyboardInterrupt as stop:
-        stopped, status = stop, "interrupted"
+    with display(options.rounds) as show, _tracker(folder, tensorboard) as track:
+        stopped = _carry_out(session, options, folder, metrics, show, track)
     final = metrics[-1] if metrics else look(session, options)
     times = Times(time.perf_counter() - began, compiled, int(session.state.t) - first)
-    facts = summarize(session, options, metrics, final, status, times)
+    facts = summarize(session, options, metrics, final, _status(stopped), times)
     run = Run(session.params(), metrics, facts, config, session, folder.path if folder else None)
     if folder is not None:
         folder.finish(facts, run.params)
     if stopped is not None:
         raise stopped
     return run
+
+
+def _carry_out(
+    session: Session,
+    options: Settings,
+    folder: RunFolder | None,
+    metrics: list[dict[str, Any]],
+    show: Screen,
+    track: Callable[[dict[str, Any]], None],
+) -> Diverged | KeyboardInterrupt | None:
+    """Runs to the end, adding to `metrics`; returns what ended it early, if anything did."""
+    show.start(int(session.state.t), metrics[-1] if metrics else None)
+    try:
+        for block in blocks(session, options, folder):
+            if block.line is not None:
+                metrics.append(block.line)
+                track(block.line)
+            show.update(block.t, block.line)
+    except (Diverged, KeyboardInterrupt) as stop:
+        return stop
+    return None
+
+
+def _status(stopped: Diverged | KeyboardInterrupt | None) -> str:
+    if stopped is None:
+        return "done"
+    return "diverged" if isinstance(stopped, Diverged) else "interrupted"
 
 
 def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dict[str, Any]]:
