@@ -15,9 +15,11 @@ install_import_hook(
         "enlist.problem.federation",
         "enlist.problem.objective",
         "enlist.problem.partition",
+        "enlist.problem.sharing",
         "enlist.problem.models",
         "enlist.problem.layers",
         "enlist.cost",
+        "enlist.links",
     ],
     "beartype.beartype",
 )

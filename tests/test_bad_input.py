@@ -54,6 +54,28 @@ METHODS = [
         ("fedavgm --momentum 1", "momentum = 1: must be from 0 to below 1"),
         ("fedadam --beta1 nan", "beta1 = nan: must be from 0 to below 1"),
         ("fedyogi --tau 0", "tau = 0: must be above 0"),
+        ("cooperative --mixing rign", "unknown mixing 'rign': did you mean 'ring'?"),
+        ("cooperative --server-lr 0.5", "server-lr = 0.5: cooperative has no such option"),
+        (
+            "cooperative --sampling with-replacement --model logistic",
+            "cooperative keeps a state for each worker",
+        ),
+        ("elastic --elasticity 2", "elasticity = 2: must be above 0 and at most 1"),
+        ("adaptive --budget 0.1", "budget = 0.1: must pay for two rounds of one step"),
+        ("adaptive --step-seconds 0", "step-seconds = 0: must be above 0"),
+        ("adaptive --round-seconds -1", "round-seconds = -1: must be 0 or more"),
+        ("adaptive --phi inf", "phi = inf: must be above 0"),
+        ("slowmo --buffers keep", "unknown option for buffers 'keep'"),
+        ("slowmo --server-optimizer adam", "server-optimizer = adam: slowmo has no such option"),
+        (
+            "slowmo --buffers maintain --worker-optimizer adam --sampling with-replacement --model logistic",
+            "use without-replacement",
+        ),
+        ("local-momentum --momentum -1", "momentum = -1: must be from 0 to below 1"),
+        ("fednova --weighting rows", "unknown weighting 'rows'"),
+        ("feddyn --alpha 0", "alpha = 0: must be above 0"),
+        ("feddyn --server-lr 1", "server-lr = 1.0: feddyn has no such option"),
+        ("mimelite --momentum 1", "momentum = 1: must be from 0 to below 1"),
     )
 ]
 
@@ -93,6 +115,22 @@ NUMBERS = [
     (f"{RUN} --local-steps 2 --local-epochs 2", "local-steps and local-epochs are both given"),
     (f"{RUN} --local-epochs 2000000000", "local-epochs = 2000000000: choose 1 to "),
     (f"{RUN} --local-steps 2000000000", "local-steps = 2000000000: choose 1 to 26843545"),
+    (
+        f"{RUN} --local-schedule x",
+        "local-schedule 'x': give ROUND:AMOUNT, several with commas, for instance 50:16",
+    ),
+    (f"{RUN} --local-schedule 5", "local-schedule '5': give ROUND:AMOUNT"),
+    (f"{RUN} --local-schedule 0:2", "local-schedule: its rounds must ascend from 1 on, not [0]"),
+    (f"{RUN} --local-schedule 9:2,5:3", "local-schedule: its rounds must ascend from 1 on, not [9, 5]"),
+    (
+        f"{RUN} --local-schedule 99999999999:2",
+        "local-schedule: round 99999999999 is too far: 2147483647 at most",
+    ),
+    (f"{RUN} --local-schedule 5:0", "local-schedule: 0 local-epochs: a worker must do at least 1"),
+    (f"{RUN} --local-schedule 5:2000000000", "local-epochs = 2000000000: choose 1 to "),
+    (f"{RUN} --worker-decay 0", "worker-decay = 0: must be above 0"),
+    (f"{RUN} --worker-decay -2", "worker-decay = -2: must be above 0"),
+    (f"{RUN} --worker-decay nan", "worker-decay = nan: must be a finite number"),
     (f"{RUN} --batch -1", "batch = -1: must be 0 or more"),
     (f"{RUN} --batch 100000", "batch = 100000: digits has 1437 training rows; choose 1 to 1437, or 0"),
     (f"{RUN} --seed -1", "seed = -1: must be 0 or more"),
@@ -108,6 +146,20 @@ NUMBERS = [
     (f"{RUN} --bandwidth 0", "bandwidth = 0: must be above 0"),
     (f"{RUN} --bandwidth inf", "bandwidth = inf: must be a finite number"),
     (f"{RUN} --bandwidth 1e-300", "bandwidth = 1e-300: must be 1e-37 or more"),
+    (f"{RUN} --uplink 0", "uplink = 0: must be above 0"),
+    (f"{RUN} --uplink nan", "uplink = nan: must be a finite number"),
+    (f"{RUN} --downlink -3", "downlink = -3: must be above 0"),
+    (f"{RUN} --downlink 1e300", "downlink = 1e+300: must be 1e+37 or less"),
+    (f"{RUN} --latency -1", "latency = -1: must be 0 or more"),
+    (f"{RUN} --latency inf", "latency = inf: must be a finite number"),
+    (f"{RUN} --share-data -0.1", "share-data = -0.1: must be 0 or more"),
+    (f"{RUN} --share-data 5", "share-data = 5: must be 1 or less"),
+    (f"{RUN} --share-data 1", "share-data = 1: must be above 0 and below 1"),
+    (f"{RUN} --share-data 0.999", "share-data = 0.999: digits has only "),
+    (f"{RUN} --share-data 0.9 --workers 200", "workers = 200: digits has rows for 1 to 144 workers"),
+    (f"{RUN} --share-data 0.1 --share-portion 0", "share-portion = 0: must be above 0 and at most 1"),
+    (f"{RUN} --share-data 0.1 --share-portion 2", "share-portion = 2: must be 1 or less"),
+    (f"{RUN} --share-portion 0.5", "share-portion = 0.5 belongs to --share-data"),
     (f"{RUN} --worker-seconds -1", "worker-seconds = -1: must be 0 or more"),
     (f"{RUN} --worker-seconds nan", "worker-seconds = nan: must be a finite number"),
 ]
@@ -142,6 +194,30 @@ NAMES = [
     (f"{RUN} --execution batched", "execution 'batched': choose auto, batch, one-by-one, or chunk:N"),
     (f"{RUN} --execution chunk:0", "execution 'chunk:0': choose"),
     (f"{RUN} --workers 400 --partition shards:1 --worker-accuracy", "worker-accuracy: digits by shards:1"),
+]
+
+CODECS = [
+    (f"{RUN} --{rest}", says)
+    for rest, says in (
+        ("compress topq:0.1", "unknown codec 'topq': did you mean 'topk'?"),
+        ("compress-down sing", "unknown codec 'sing': did you mean 'sign'?"),
+        ("compress topk", "topk: write a number after the colon, for example topk:0.01"),
+        ("compress randk:few", "randk:few: write a number after the colon, for example randk:0.01"),
+        ("compress topk:0", "topk:0: give a share above 0 and at most 1 or a whole number of entries"),
+        ("compress ternary:-3", "ternary:-3: give a share above 0"),
+        ("compress topk:nan", "topk:nan: give a share above 0"),
+        ("compress topk:inf", "topk:inf: give a share above 0"),
+        ("compress randk:1.5", "randk:1.5: give a share above 0 and at most 1 or a whole number"),
+        ("compress topk:651", "topk:651: the vector to send has only 650 entries; choose 2 to 650"),
+        ("compress-down ternary:9e9", "ternary:9000000000: the vector to send has only 650 entries"),
+        ("compress sign:2", "sign:2: sign takes nothing after a colon"),
+        ("compress qsgd:3", "qsgd:3: an entry takes 2, 4 or 8 bits, for example qsgd:4"),
+        ("compress qsgd:x", "qsgd:x: write 2, 4 or 8 bits after the colon"),
+        ("error-feedback on", "error-feedback = on: workers' messages leave nothing out; give"),
+        ("error-feedback off --compress-down sign", "error-feedback = off: workers' messages leave nothing"),
+        ("error-feedback yes --compress sign", "unknown error-feedback 'yes'"),
+        ("compress sign --sampling with-replacement", "fedavg+sign keeps a state for each worker"),
+    )
 ]
 
 DATA = [
@@ -190,6 +266,35 @@ MODELS = [
     (f"{MODEL} exits.py:make", "exits.py:make: the file ended the program (sys.exit(3))"),
 ]
 
+PROFILES = [
+    (f"{RUN} --profile missing.csv", "profile missing.csv: no such file"),
+    (f"{RUN} --profile lognormal", "SIGMA must be a number above 0, at most 10, for instance lognormal:0.5"),
+    (f"{RUN} --profile lognormal:wide", "SIGMA must be a number above 0"),
+    (f"{RUN} --profile lognormal:-1", "SIGMA must be a number above 0"),
+    (f"{RUN} --profile lognormal:1e9", "SIGMA must be a number above 0, at most 10"),
+    (f"{RUN} --profile lognorml:1", "did you mean lognormal:1? write lognormal:SIGMA"),
+    (f"{RUN} --profile good.npz", "profile 'good.npz': write lognormal:SIGMA"),
+    *(
+        (f"{RUN} --profile {name}.csv", f"{name}.csv: {said}")
+        for name, said in [
+            ("folder", "cannot be read (Is a directory)"),
+            ("binary", "cannot be read (it is no text)"),
+            ("void", "empty; its first line must name columns"),
+            ("header", "0 rows for 20 workers"),
+            ("rows", "2 rows for 20 workers: one for each worker is needed"),
+            ("column", "unknown column 'upling': did you mean 'uplink'?"),
+            ("twice", "two columns are called 'uplink'"),
+            ("nothing", "says nothing of any worker"),
+            ("cells", "line 3 has 1 cells for 2 columns"),
+            ("word", "line 2: uplink = 'fast': must be a number"),
+            ("zero", "line 3: slowness = 0: must be a finite number above 0"),
+            ("infinite", "line 2: latency = inf: must be a finite number 0 or more"),
+            ("workers", "worker must name each of 0 to 1 once"),
+        ]
+    ),
+    (f"{RUN} --profile all.csv --uplink 3", "uplink is given, but all.csv has a column uplink too"),
+]
+
 KEPT = [
     ("run --config missing.yaml", "missing.yaml: no such file"),
     ("run --config empty", "empty: cannot be read"),
@@ -209,6 +314,7 @@ KEPT = [
         "good.npz is not the file it was when this configuration was written",
     ),
     ("run --config model.yaml --out new", "models.py:narrow is not the file it was"),
+    ("run --config profile.yaml --out new", "all.csv is not the file it was"),
     ("run --config done/config.yaml --out done", "out = done: that folder is not empty; name a new one"),
     ("run --config done/config.yaml --resume done", "resume and config are both given"),
     ("run --resume done --out new", "resume and out are both given"),
@@ -251,7 +357,7 @@ OUT = [
     ("data where nope", "unknown dataset 'nope'"),
 ]
 
-CASES = [*WORDS, *METHODS, *NUMBERS, *NAMES, *DATA, *MODELS, *KEPT, *OUT]
+CASES = [*WORDS, *METHODS, *NUMBERS, *NAMES, *CODECS, *DATA, *MODELS, *PROFILES, *KEPT, *OUT]
 
 MODELS_PY = """
 import jax.numpy as jnp
@@ -347,10 +453,31 @@ def write_configs(folder):
         "range": "seed: -4\n",
         "out": "out: somewhere\n",
         "data": "dataset: good.npz\nmodel: logistic\nworkers: 4\ncohort: 2\ndataset_sha256: abc\n",
+        "profile": "dataset: digits\nmodel: logistic\nworkers: 20\nprofile: all.csv\nprofile_sha256: abc\n",
         "model": "dataset: digits\nmodel: models.py:narrow\nworkers: 20\nmodel_sha256: abc\n",
     }.items():
         (folder / f"{name}.yaml").write_text(text)
     (folder / "bytes.yaml").write_bytes(b"\xff\xfe\x00rounds")
+
+
+def write_profiles(folder):
+    for name, text in {
+        "void": "\n\n",
+        "header": "uplink,downlink\n",
+        "rows": "uplink\n1\n2\n",
+        "column": "upling\n1\n",
+        "twice": "uplink,uplink\n1,2\n",
+        "nothing": "worker\n0\n",
+        "cells": "uplink,latency\n1,2\n3\n",
+        "word": "uplink\nfast\n",
+        "zero": "slowness\n1\n0\n",
+        "infinite": "latency\ninf\n",
+        "workers": "worker,uplink\n0,1\n0,1\n",
+        "all": "uplink\n" + "1\n" * 20,
+    }.items():
+        (folder / f"{name}.csv").write_text(text)
+    (folder / "binary.csv").write_bytes(b"\xff\xfe\x00uplink")
+    (folder / "folder.csv").mkdir()
 
 
 def write_damaged_runs(folder):
@@ -370,6 +497,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bad")
     write_data(folder)
     write_configs(folder)
+    write_profiles(folder)
     (folder / "models.py").write_text(MODELS_PY)
     (folder / "broken.py").write_text("def make(:\n")
     (folder / "exits.py").write_text("import sys\nsys.exit(3)\n")
@@ -428,7 +556,7 @@ def test_tensorboard_without_its_package(place, monkeypatch, capfd):
 def test_a_folder_that_may_not_be_written_to(place, monkeypatch, capfd):
     monkeypatch.chdir(place)
     # Whoever runs the tests as root may write everywhere.
-    monkeypatch.setattr("enlist.launch.os.access", lambda path, mode: False)
+    monkeypatch.setattr("enlist.launch.run.os.access", lambda path, mode: False)
     assert f"out = new: nothing may be written in {place}" in refused(RUN, capfd)
     assert not (place / "new").exists()
 
@@ -438,7 +566,7 @@ def test_too_little_memory_is_said_in_one_line(place, monkeypatch, capfd):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes")
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr("enlist.launch.simulate", exhausted)
+    monkeypatch.setattr("enlist.launch.run.conclude", exhausted)
     with pytest.raises(SystemExit) as stop:
         main(shlex.split(RUN))
     assert stop.value.code == 1
@@ -450,7 +578,7 @@ def test_a_full_disk_is_said_in_one_line(place, monkeypatch, capfd):
         raise OSError(28, "No space left on device", "new/metrics.jsonl")
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr("enlist.launch.simulate", full)
+    monkeypatch.setattr("enlist.launch.run.conclude", full)
     with pytest.raises(SystemExit) as stop:
         main(shlex.split(RUN))
     assert stop.value.code == 1

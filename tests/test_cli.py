@@ -43,6 +43,7 @@ KEYS = [
     "downlink_bytes",
     "comm_mib",
     "seconds",
+    "compute_seconds",
 ]
 
 
@@ -247,7 +248,7 @@ def test_ctrl_c_before_anything_was_written_leaves_nothing(monkeypatch, capsys):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("enlist.launch.deal", interrupted)
+    monkeypatch.setattr("enlist.launch.run.deal", interrupted)
     with pytest.raises(SystemExit) as stop:
         main(shlex.split(f"{SMALL} --out new"))
     assert stop.value.code == 130
@@ -276,7 +277,7 @@ def test_ctrl_c_while_it_compiles_can_be_resumed_too(monkeypatch, capsys):
 def test_progress_is_drawn_on_a_terminal_only(terminal, option, live, whole, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    monkeypatch.setattr("enlist.launch.launch", lambda *given, live, hashes: asked.append(live))
+    monkeypatch.setattr("enlist.launch.run.launch", lambda *given, live, hashes: asked.append(live))
     main(shlex.split(f"run --resume {whole} {option}"))
     assert asked == [live]
 

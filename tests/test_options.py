@@ -11,7 +11,7 @@ import pytest
 
 from enlist.cli import COMMANDS, main
 from enlist.errors import BadInput
-from enlist.launch import launch
+from enlist.launch.run import launch
 from enlist.options import OutputOptions, RunOptions, Settings, flatten, unflatten
 from enlist.words import kept, kinds, typed
 
@@ -40,23 +40,39 @@ CHANGES = {
     "partition": ("--partition iid", "", params),
     "workers": ("--workers 40", "", params),
     "model": ("--model two_nn", "", fact("parameters")),
+    "share_data": ("--share-data 0.1", "", fact("setup_bytes")),
+    "share_portion": ("--share-portion 0.5", "--share-data 0.1", fact("setup_bytes")),
     "cohort": ("--cohort 5", "", column("cohort")),
     "sampling": ("--sampling with-replacement", "", column("cohort")),
     "cohort_most": ("--cohort-most 5", "--sampling at-least", column("cohort")),
     "worker_lr": ("--worker-lr 0.2", "", params),
     "server_lr": ("--server-lr 0.5", "", params),
+    "worker_decay": ("--worker-decay 1", "", params),
     "worker_optimizer": ("--worker-optimizer adam", "", params),
     "server_optimizer": ("--server-optimizer adam", "", params),
     "weighting": ("--weighting examples", "--partition quantity:1", params),
     "mu": ("--mu 1", "--algorithm fedprox", params),
     "variates": ("--variates I", "--algorithm scaffold", params),
     "momentum": ("--momentum 0.5", "--algorithm fedavgm", params),
+    "buffers": ("--buffers average", "--algorithm slowmo --worker-optimizer adam", column("uplink_bytes")),
+    "alpha": ("--alpha 1", "--algorithm feddyn", params),
     "beta1": ("--beta1 0.5", "--algorithm fedadam", params),
     "beta2": ("--beta2 0.5", "--algorithm fedyogi", params),
     "tau": ("--tau 0.1", "--algorithm fedadagrad", params),
+    "mixing": ("--mixing ring", "--algorithm cooperative", params),
+    "elasticity": ("--elasticity 0.2", "--algorithm elastic", params),
+    # At that price, or with that little, the third round trains no more.
+    "step_seconds": ("--step-seconds 1", "--algorithm adaptive --rounds 3 --budget 4.5", params),
+    "round_seconds": ("--round-seconds 1.5", "--algorithm adaptive --rounds 3 --budget 4.5", params),
+    "budget": ("--budget 0.5", "--algorithm adaptive --rounds 3", params),
+    "phi": ("--phi 0.00001", "--algorithm adaptive --rounds 4", params),
     "algorithm": ("--algorithm scaffold", "", column("uplink_bytes")),
+    "compress": ("--compress topk:0.1", "", column("uplink_bytes")),
+    "compress_down": ("--compress-down sign", "", column("downlink_bytes")),
+    "error_feedback": ("--error-feedback off", "--compress topk:0.1", params),
     "local_epochs": ("--local-epochs 2", "", params),
     "local_steps": ("--local-epochs none --local-steps 5", "", params),
+    "local_schedule": ("--local-schedule 1:2", "", params),
     "batch": ("--batch 10", "", params),
     "rounds": ("--rounds 3", "", fact("rounds")),
     "seed": ("--seed 1", "", params),
@@ -68,7 +84,11 @@ CHANGES = {
     "grad_norm": ("--grad-norm", "", column("grad_norm_sq")),
     "worker_accuracy": ("--worker-accuracy", "", column("worker_accuracy")),
     "bandwidth": ("--bandwidth 1", "", column("seconds")),
-    "worker_seconds": ("--worker-seconds 1", "", column("seconds")),
+    "uplink": ("--uplink 1", "", column("seconds")),
+    "downlink": ("--downlink 1", "", column("seconds")),
+    "latency": ("--latency 1", "", column("seconds")),
+    "worker_seconds": ("--worker-seconds 1", "", column("compute_seconds")),
+    "profile": ("--profile lognormal:1", "", column("seconds")),
     "checkpoint_every": ("--checkpoint-every 1", "", checkpoints),
 }
 ELSEWHERE = {"deterministic", *OutputOptions.__dataclass_fields__}
@@ -107,9 +127,9 @@ def test_deterministic_asks_xla_for_it(tmp_path, monkeypatch):
 
 def test_jax_is_set_up_before_a_model_file_can_start_it(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr("enlist.launch.platform.prepare", lambda *given: calls.append("prepare"))
-    monkeypatch.setattr("enlist.launch.adapters.spec_hash", lambda spec: calls.append("model"))
-    monkeypatch.setattr("enlist.launch.deal", lambda *given: pytest.fail("far enough"))
+    monkeypatch.setattr("enlist.launch.run.platform.prepare", lambda *given: calls.append("prepare"))
+    monkeypatch.setattr("enlist.launch.run.adapters.spec_hash", lambda spec: calls.append("model"))
+    monkeypatch.setattr("enlist.launch.run.deal", lambda *given: pytest.fail("far enough"))
     with pytest.raises(pytest.fail.Exception):
         launch(RunOptions(), tmp_path / "out", live=False)
     assert calls[:2] == ["prepare", "model"]
@@ -135,7 +155,7 @@ def test_output_options(tmp_path, monkeypatch, capsys):
 
 def test_flatten_and_unflatten_are_inverse():
     options = unflatten(RunOptions, {"rounds": 3, "worker_lr": 0.5, "out": "there", "target": 0.9})
-    assert (options.settings.rounds, options.method.worker_lr, options.output.out) == (3, 0.5, "there")
+    assert (options.settings.rounds, options.rule.worker_lr, options.output.out) == (3, 0.5, "there")
     assert unflatten(RunOptions, flatten(options)) == options
     assert flatten(unflatten(RunOptions, {})) == flatten(RunOptions())
 

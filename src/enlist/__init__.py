@@ -17,15 +17,28 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from enlist.algorithms import encoding as encoding
+    from enlist.algorithms.adaptive import adaptive as adaptive
+    from enlist.algorithms.compressed import compressed as compressed
+    from enlist.algorithms.cooperative import cooperative as cooperative
+    from enlist.algorithms.cooperative import elastic as elastic
     from enlist.algorithms.core import Algorithm as Algorithm
+    from enlist.algorithms.core import Decaying as Decaying
     from enlist.algorithms.core import PerStep as PerStep
     from enlist.algorithms.fedavg import fedavg as fedavg
+    from enlist.algorithms.feddyn import feddyn as feddyn
+    from enlist.algorithms.fednova import fednova as fednova
     from enlist.algorithms.fedopt import fedadagrad as fedadagrad
     from enlist.algorithms.fedopt import fedadam as fedadam
     from enlist.algorithms.fedopt import fedavgm as fedavgm
     from enlist.algorithms.fedopt import fedyogi as fedyogi
     from enlist.algorithms.fedprox import fedprox as fedprox
+    from enlist.algorithms.loadaboost import loadaboost as loadaboost
+    from enlist.algorithms.local_momentum import local_momentum as local_momentum
+    from enlist.algorithms.mime import mime as mime
+    from enlist.algorithms.mime import mimelite as mimelite
     from enlist.algorithms.scaffold import scaffold as scaffold
+    from enlist.algorithms.slowmo import slowmo as slowmo
     from enlist.algorithms.work import Epochs as Epochs
     from enlist.algorithms.work import Steps as Steps
     from enlist.engine.run import Run as Run
@@ -48,6 +61,7 @@ _HOME = {
     "Algorithm": "algorithms.core",
     "BadInput": "errors",
     "Dataset": "problem.dataset",
+    "Decaying": "algorithms.core",
     "Diverged": "errors",
     "EnlistError": "errors",
     "Epochs": "algorithms.work",
@@ -57,19 +71,31 @@ _HOME = {
     "Run": "engine.run",
     "Settings": "options",
     "Steps": "algorithms.work",
+    "adaptive": "algorithms.adaptive",
     "as_model": "problem.adapters",
+    "compressed": "algorithms.compressed",
+    "cooperative": "algorithms.cooperative",
+    "elastic": "algorithms.cooperative",
     "fedadagrad": "algorithms.fedopt",
     "fedadam": "algorithms.fedopt",
     "fedavg": "algorithms.fedavg",
     "fedavgm": "algorithms.fedopt",
+    "feddyn": "algorithms.feddyn",
     "federation": "problem.federation",
+    "fednova": "algorithms.fednova",
     "fedprox": "algorithms.fedprox",
     "fedyogi": "algorithms.fedopt",
+    "loadaboost": "algorithms.loadaboost",
+    "local_momentum": "algorithms.local_momentum",
+    "mime": "algorithms.mime",
+    "mimelite": "algorithms.mime",
     "scaffold": "algorithms.scaffold",
     "simulate": "engine.simulate",
+    "slowmo": "algorithms.slowmo",
 }
 _ROOMS = {
     "datasets": "problem.datasets",
+    "encoding": "algorithms.encoding",
     "models": "problem.models",
     "partition": "problem.partition",
     "sampling": "participation.sampling",

@@ -13,16 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
 
 from enlist.errors import BadInput, Diverged, EnlistError, unknown
-from enlist.options import HASHES, RunOptions, unflatten
+from enlist.options import HASHES, CompareOptions, RunOptions, unflatten
 from enlist.words import kept, typed
 
 COMMANDS = {
     "run": "simulate one run",
+    "compare": "several algorithms to one target, with their best rates, over seeds",
     "report": "a page and a picture from one or more runs",
     "data": "list | fetch NAME | where NAME: the data sets",
 }
@@ -30,6 +31,7 @@ EPILOGUE = (
     "Each command has its own --help. Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted."
 )
 HELP = ("-h", "--help")
+T = TypeVar("T")
 ACTIONS = ("list", "fetch", "where")
 
 
@@ -86,6 +88,7 @@ def _command(given: list[str]) -> None:
     else:
         options, act = {
             "run": (RunOptions, _run),
+            "compare": (CompareOptions, _compare),
             "report": (ReportOptions, _report),
             "data": (DataOptions, _data),
         }[given[0]]
@@ -112,12 +115,12 @@ def _help(options: type, command: str) -> None:
 def _run(given: dict[str, Any], loose: list[str]) -> None:
     if loose:
         raise BadInput(f"run: {loose[0]!r} belongs to no option; options are typed as --name value")
-    options, hashes = _run_options(given)
+    options, hashes = _options(RunOptions, given)
     asked = options.output
     out = Path(asked.resume or asked.out or _dated(options))
     live = sys.stderr.isatty() and not asked.json
     _hush()
-    from enlist.launch import launch
+    from enlist.launch.run import launch
 
     stopped: BaseException | None = None
     # What a person's own model prints must not get between the JSON.
@@ -136,11 +139,11 @@ def _run(given: dict[str, Any], loose: list[str]) -> None:
         raise stopped
 
 
-def _run_options(given: dict[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
+def _options(group: type[T], given: dict[str, Any]) -> tuple[T, dict[str, Any]]:
     """The options, those of --resume's or --config's file first; and what that file says of other files."""
     resume, config = given.get("resume"), given.get("config")
     if resume is None and config is None:
-        return unflatten(RunOptions, given), {}
+        return unflatten(group, given), {}
     if resume is not None and config is not None:
         raise BadInput("resume and config are both given: a resumed run has its own config")
     if resume is not None and "out" in given:
@@ -148,27 +151,27 @@ def _run_options(given: dict[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
     path = Path(config) if config is not None else Path(str(resume)) / "config.yaml"
     if resume is not None and not os.path.isfile(path):
         raise BadInput(f"resume {resume}: there is no run in that folder (it has no config.yaml)")
-    before, hashes = _read(path)
+    before, hashes = _read(group, path)
     # Of the two ways to say how much a worker does, the one that is typed wins.
     for one, other in (("local_steps", "local_epochs"), ("local_epochs", "local_steps")):
         if one in given:
             before[other] = None
     changed = {name for name in given if name in before and given[name] != before[name]}
     return (
-        unflatten(RunOptions, before | given),
+        unflatten(group, before | given),
         {name: value for name, value in hashes.items() if HASHES[name] not in changed},
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read(group: type, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """A configuration file's options, and its hashes of other files."""
     from enlist.engine.folder import read_config
 
     values = read_config(path)
     hashes = {name: values.pop(name) for name in HASHES if name in values}
     try:
-        before = kept(values)
-        unflatten(RunOptions, before)
+        before = kept(values, group)
+        unflatten(group, before)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
     return before, hashes
@@ -193,7 +196,7 @@ def _show(out: Path, as_json: bool) -> None:
 
 def _dated(options: RunOptions) -> Path:
     problem = options.problem
-    words = [options.method.algorithm, Path(problem.model.partition(":")[0]).stem, Path(problem.dataset).stem]
+    words = [options.rule.algorithm, Path(problem.model.partition(":")[0]).stem, Path(problem.dataset).stem]
     return _unused("-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words))
 
 
@@ -203,6 +206,40 @@ def _unused(name: str) -> Path:
     dated = f"{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3] + f"-{name}"[:80]
     tries = (Path("runs") / (dated if k == 1 else f"{dated}-{k}") for k in range(1, 1000))
     return next(path for path in tries if not path.exists())
+
+
+# ---- compare -------------------------------------------------------------------------------------------
+
+
+def _compare(given: dict[str, Any], loose: list[str]) -> None:
+    if loose:
+        raise BadInput(f"compare: {loose[0]!r} belongs to no option; options are typed as --name value")
+    options, hashes = _options(CompareOptions, given)
+    asked = options.output
+    out = Path(asked.resume or asked.out or _unused("compare"))
+    _hush()
+    from enlist.launch.compare import launch_compare
+
+    measured = "worker_seconds" not in given and not options.settings.worker_seconds
+    quiet = contextlib.redirect_stdout(sys.stderr) if asked.json else contextlib.nullcontext()
+    try:
+        with quiet:
+            comparison = launch_compare(
+                options, out, live=sys.stderr.isatty() and not asked.json, measure=measured, hashes=hashes
+            )
+    except KeyboardInterrupt:
+        if not (out / "config.yaml").exists():
+            raise
+        _stop(f"interrupted; go on with: enlist compare --resume {out}", 130)
+    from enlist.report.comparison_files import print_outcome, write_all
+
+    facts = write_all(comparison, out)
+    if asked.json:
+        _print_json(facts | {"folder": str(out)})
+        return
+    from rich.console import Console
+
+    print_outcome(comparison, out, Console())
 
 
 # ---- report --------------------------------------------------------------------------------------------

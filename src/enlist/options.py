@@ -17,8 +17,9 @@ T = TypeVar("T")
 # Rounds, steps and the like are counted in int32 on the device.
 MOST = 2**31 - 1
 MOST_PLACES = 1_000_000
+MOST_SEEDS = 1000
 # Kept in config.yaml beside the options: the SHA-256 of the files that these name.
-HASHES = {"dataset_sha256": "dataset", "model_sha256": "model"}
+HASHES = {"dataset_sha256": "dataset", "model_sha256": "model", "profile_sha256": "profile"}
 # The rates that float32, in which a run computes, can hold.
 LEAST_RATE, MOST_RATE = 1e-37, 1e37
 
@@ -33,6 +34,13 @@ def _within(name: str, value: float | None, least: float, most: float = MOST) ->
         raise BadInput(f"{given}: must be {least:g} or more")
     if value > most:
         raise BadInput(f"{given}: must be {most:.10g} or less")
+
+
+def check_rate(name: str, rate: float | None) -> None:
+    """Refuses what cannot be a learning rate."""
+    if rate is not None and rate <= 0:
+        raise BadInput(f"{name} = {rate:g}: a learning rate must be above 0")
+    _within(name, rate, LEAST_RATE, MOST_RATE)
 
 
 def _of_kind(name: str, value: Any, kind: str) -> None:
@@ -65,9 +73,20 @@ class ProblemOptions:
     model: str = "two_nn"
     """logistic, two_nn, cnn, resnet18, or FILE.py:FACTORY, a function that returns a flax or equinox module,
     a pair of functions or a Model."""
+    share_data: float = 0.0
+    """Part of the training rows, equally many of each class, that is held out and given to all workers, such as
+    0.05 (Zhao et al., 2018)."""
+    share_portion: float = 1.0
+    """Part of the rows held out by --share-data that each worker receives, drawn for each."""
 
     def __post_init__(self) -> None:
         _within("workers", self.workers, 1)
+        _within("share-data", self.share_data, 0, 1)
+        _within("share-portion", self.share_portion, 0, 1)
+        if self.share_portion != 1 and not self.share_data:
+            raise BadInput(
+                f"share-portion = {self.share_portion:g} belongs to --share-data, which is not given"
+            )
 
 
 @dataclass(frozen=True)
@@ -91,41 +110,83 @@ class AlgorithmOptions:
     """How a round moves the model."""
 
     algorithm: str = "fedavg"
-    """fedavg, fedprox, scaffold, fedavgm, fedadagrad, fedadam or fedyogi."""
+    """fedavg, fedprox, scaffold, fedavgm, fedadagrad, fedadam, fedyogi, slowmo, local-momentum, fednova, feddyn,
+    mime, mimelite, cooperative, elastic, adaptive or loadaboost."""
     worker_lr: float = 0.1
     """eta_L, the workers' learning rate."""
     server_lr: float | None = None
-    """eta, the server's learning rate (default 1; fedadagrad 0.1, fedadam and fedyogi 0.01)."""
+    """eta, the server's learning rate (default 1; fedadagrad 0.1, fedadam and fedyogi 0.01; feddyn, cooperative,
+    elastic and adaptive have none)."""
+
+    def __post_init__(self) -> None:
+        for name, rate in (("worker-lr", self.worker_lr), ("server-lr", self.server_lr)):
+            check_rate(name, rate)
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What a method leaves to be chosen, and what a worker does in a round."""
+
+    worker_decay: float | None = None
+    """Rounds after which eta_L has fallen to half: eta_L DECAY / (DECAY + t) (default: it stays)."""
     worker_optimizer: str | None = None
     """The workers' optimizer, by its name in optax: sgd (default), adam, adagrad, ..."""
     server_optimizer: str | None = None
     """The server's optimizer, likewise."""
     weighting: str | None = None
-    """uniform (1/n each, as in the paper; default) or examples (by the worker's number of rows). fedavg."""
+    """uniform (1/n each, as in the paper; default) or examples (by the worker's number of rows). fedavg,
+    fednova."""
     mu: float | None = None
     """The weight of the proximal term (default 0.01). fedprox."""
     variates: str | None = None
     """How control variates are renewed: option I or II (default). scaffold."""
     momentum: float | None = None
-    """Of the server (default 0.9). fedavgm."""
+    """Of the server: fedavgm (default 0.9), slowmo (0.7), mime and mimelite (0.9). Of the workers: local-momentum
+    (0.9), fednova (0)."""
+    buffers: str | None = None
+    """What becomes of the worker optimizer's state after a round: reset (default), maintain (stays with the worker)
+    or average (is sent and averaged). slowmo."""
+    alpha: float | None = None
+    """The weight of the dynamic regulariser (default 0.01). feddyn."""
     beta1: float | None = None
     """Memory of the mean update (default 0.9; fedadagrad 0). fedadagrad, fedadam, fedyogi."""
     beta2: float | None = None
     """Memory of its square (default 0.99). fedadam, fedyogi."""
     tau: float | None = None
     """Added to the root of the square (default 0.001). fedadagrad, fedadam, fedyogi."""
+    mixing: str | None = None
+    """How the cohort's models are mixed: average (default) or ring. cooperative."""
+    elasticity: float | None = None
+    """How much of the way a worker's model and the anchor are drawn to each other (default 0.05). elastic."""
+    step_seconds: float | None = None
+    """Seconds that a local step costs (default 0.013). adaptive."""
+    round_seconds: float | None = None
+    """Seconds that a round costs besides its local steps (default 0.13). adaptive."""
+    budget: float | None = None
+    """Seconds that may be spent in all (default 15). adaptive."""
+    phi: float | None = None
+    """The control parameter in the choice of the local steps (default 0.025). adaptive."""
+    compress: str | None = None
+    """How workers' messages are shortened: topk:K, randk:K, ternary:K (K entries, or a share of them such as 0.01),
+    sign, qsgd:BITS or none (default). With any algorithm."""
+    compress_down: str | None = None
+    """How the server's broadcast is shortened, likewise."""
+    error_feedback: str | None = None
+    """on: what a message leaves out is added to the worker's next one; off: it is lost (default: on, but off for
+    qsgd, which is right on average)."""
     local_epochs: int | None = None
     """E, passes over its own rows that a worker makes in a round (default 5)."""
     local_steps: int | None = None
     """K, local steps on independently drawn batches, instead of epochs."""
+    local_schedule: str | None = None
+    """Another amount of steps or epochs from some round on, as ROUND:AMOUNT,...: 50:16 (post-local SGD)."""
     batch: int = 10
     """Examples in a local step; 0 for the full gradient."""
 
     def __post_init__(self) -> None:
-        for name, rate in (("worker-lr", self.worker_lr), ("server-lr", self.server_lr)):
-            if rate is not None and rate <= 0:
-                raise BadInput(f"{name} = {rate:g}: a learning rate must be above 0")
-            _within(name, rate, LEAST_RATE, MOST_RATE)
+        if self.worker_decay is not None and self.worker_decay <= 0:
+            raise BadInput(f"worker-decay = {self.worker_decay:g}: must be above 0")
+        _within("worker-decay", self.worker_decay, LEAST_RATE, MOST_RATE)
         _within("local-epochs", self.local_epochs, 1)
         _within("local-steps", self.local_steps, 1)
         _within("batch", self.batch, 0)
@@ -155,8 +216,18 @@ class Settings:
     """Also evaluate the metric of each worker on its own test rows."""
     bandwidth: float = 20.0
     """MiB/s of a worker's link, up and down, for the simulated seconds."""
+    uplink: float | None = None
+    """MiB/s from a worker to the server, where it is not --bandwidth."""
+    downlink: float | None = None
+    """MiB/s from the server to a worker, where it is not --bandwidth."""
+    latency: float = 0.0
+    """Seconds until the first byte arrives, one way, for the simulated seconds."""
     worker_seconds: float = 0.0
-    """Seconds of computing that one worker needs in a round, for the simulated seconds."""
+    """Seconds of computing in the first round, for a worker with the average number of local steps; others are in
+    proportion to their steps."""
+    profile: str | None = None
+    """How workers' links and devices differ: FILE.csv with a row for each worker and any of the columns uplink,
+    downlink, latency, slowness (and worker), or lognormal:SIGMA, random factors on up- and downlink and speed."""
     checkpoint_every: int = 0
     """Rounds from one checkpoint to the next (0: about every 15 seconds). One is always made at the end."""
     deterministic: bool = False
@@ -172,9 +243,12 @@ class Settings:
         _within("checkpoint-every", self.checkpoint_every, 0)
         _within("worker-seconds", self.worker_seconds, 0, MOST_RATE)
         _within("target", self.target, -math.inf, math.inf)
-        if self.bandwidth <= 0:
-            raise BadInput(f"bandwidth = {self.bandwidth:g}: must be above 0")
-        _within("bandwidth", self.bandwidth, LEAST_RATE, MOST_RATE)
+        _within("latency", self.latency, 0, MOST_RATE)
+        for name in ("bandwidth", "uplink", "downlink"):
+            speed = getattr(self, name)
+            if speed is not None and speed <= 0:
+                raise BadInput(f"{name} = {speed:g}: must be above 0")
+            _within(name, speed, LEAST_RATE, MOST_RATE)
 
 
 @dataclass(frozen=True)
@@ -199,9 +273,80 @@ class RunOptions:
 
     problem: ProblemOptions = ProblemOptions()
     participation: ParticipationOptions = ParticipationOptions()
-    method: AlgorithmOptions = AlgorithmOptions()
+    rule: AlgorithmOptions = AlgorithmOptions()
+    method: MethodOptions = MethodOptions()
     settings: Settings = Settings()
     output: OutputOptions = OutputOptions()
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """What is compared, and how its rates are chosen."""
+
+    algorithms: str = "fedavg,scaffold"
+    """Methods with commas between them; each may have options of its own: fedavg,fedprox+mu=0.1,fedprox+mu=1."""
+    seeds: int = 3
+    """Runs of each method, with the seeds --seed, --seed + 1, ..."""
+    worker_lr: str = "0.1"
+    """eta_L, or several with commas: each method then takes its best, found by short runs."""
+    server_lr: str | None = None
+    """eta, or several, likewise (default: each method's own)."""
+    tune_rounds: int | None = None
+    """Rounds of such a short run (default: a quarter of --rounds)."""
+
+    def __post_init__(self) -> None:
+        _within("seeds", self.seeds, 1, MOST_SEEDS)
+        _within("tune-rounds", self.tune_rounds, 1)
+        for name, text in (("worker-lr", self.worker_lr), ("server-lr", self.server_lr)):
+            numbers(name, text)
+
+
+def numbers(name: str, text: str | None) -> list[float]:
+    """Learning rates with commas between them.
+
+    Example:
+        >>> numbers("worker-lr", "0.01,0.1")
+        [0.01, 0.1]
+    """
+    if text is None:
+        return []
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise BadInput(
+            f"{name} = {text[:60]}: must be a number, or several with commas between them"
+        ) from None
+    for rate in found:
+        check_rate(name, rate)
+    if twice := next((rate for rate in found if found.count(rate) > 1), None):
+        raise BadInput(f"{name} = {text[:60]}: {twice:g} is there twice")
+    return found
+
+
+@dataclass(frozen=True)
+class CompareOutput:
+    """What is left behind."""
+
+    out: str | None = None
+    """The folder to write (default: a new dated one under runs/)."""
+    json: bool = False
+    """Print the summary as JSON and nothing else."""
+    config: str | None = None
+    """Take all options from the config.yaml of a comparison; options given beside it win."""
+    resume: str | None = None
+    """Go on with the comparison in this folder: runs that are finished there are not run again."""
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Compares several algorithms: rounds, MiB and seconds to a target, over seeds, each with its best rates."""
+
+    comparison: ComparisonOptions = ComparisonOptions()
+    problem: ProblemOptions = ProblemOptions()
+    participation: ParticipationOptions = ParticipationOptions()
+    method: MethodOptions = MethodOptions()
+    settings: Settings = Settings()
+    output: CompareOutput = CompareOutput()
 
 
 def flatten(options: Any) -> dict[str, Any]:

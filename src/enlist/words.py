@@ -10,7 +10,7 @@ from dataclasses import is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from enlist.errors import BadInput
-from enlist.options import OutputOptions, RunOptions
+from enlist.options import RunOptions
 
 
 def kinds(group: type) -> dict[str, Any]:
@@ -56,10 +56,13 @@ def typed(group: type, words: Iterable[str]) -> tuple[dict[str, Any], list[str]]
     return given, loose
 
 
-def kept(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration file's values as options of a run; each must be of the kind that its option has."""
-    known = kinds(RunOptions)
-    for name in OutputOptions.__dataclass_fields__:
+def kept(values: Mapping[str, Any], group: type = RunOptions) -> dict[str, Any]:
+    """A configuration file's values as options; each must be of the kind that its option has.
+
+    Where a command puts its results is no part of what it does, so no option of its `output` group is taken.
+    """
+    known = kinds(group)
+    for name in kinds(get_type_hints(group)["output"]):
         del known[name]
     if stranger := next((name for name in values if name not in known), None):
         raise _unknown(stranger, known)

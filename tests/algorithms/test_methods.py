@@ -1,6 +1,7 @@
 """Every other method: against its paper's pseudo-code in NumPy, and equal to FedAvg where theory says it must be."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
@@ -10,6 +11,7 @@ from test_fedavg import assert_close, layers_of
 import enlist
 from enlist import Epochs, Steps, models, partition, sampling
 from enlist.problem.federation import Federation, Holding
+from enlist.problem.models import Model, negative_squared_error, squared_error
 
 METHODS = {
     "fedavg": enlist.fedavg,
@@ -20,6 +22,16 @@ METHODS = {
     "fedadagrad": enlist.fedadagrad,
     "fedadam": enlist.fedadam,
     "fedyogi": enlist.fedyogi,
+    "slowmo": enlist.slowmo,
+    "local momentum": enlist.local_momentum,
+    "fednova": enlist.fednova,
+    "feddyn": lambda server_lr, **rates: enlist.feddyn(**rates),
+    "mime": enlist.mime,
+    "mimelite": enlist.mimelite,
+    "cooperative": lambda server_lr, **rates: enlist.cooperative(**rates),
+    "elastic": lambda server_lr, **rates: enlist.elastic(elasticity=0.1, **rates),
+    "adaptive": lambda server_lr, **rates: enlist.adaptive(**rates),
+    "loadaboost": enlist.loadaboost,
 }
 SIZES = (3, 41, 17, 30, 8, 55)
 
@@ -157,8 +169,6 @@ def test_server_memory_equals_its_pseudo_code(name):
 
 def test_fedadams_first_steps_by_hand():
     """tau and the missing bias correction: one coordinate, Delta = 0.1 each time."""
-    import jax.numpy as jnp
-
     from enlist.algorithms.fedopt import _adam_rule, _reddi
 
     optimizer = _reddi(_adam_rule, 0.9, 0.99, 1e-3)(0.5)
@@ -229,36 +239,35 @@ def drifting():
     return fed, np.linalg.solve(h, b)
 
 
+LINEAR = Model(
+    init=lambda key, x: {"w": jnp.zeros(4)},
+    apply=lambda params, x: x @ params["w"],
+    loss=squared_error,
+    metric=negative_squared_error,
+    metric_name="negative_squared_error",
+)
+
+
+def distance_to_optimum(algorithm, cohort):
+    """After 1500 rounds of ten full gradients on `drifting`."""
+    fed, best = drifting()
+    result = enlist.simulate(
+        algorithm,
+        LINEAR,
+        fed,
+        cohort=cohort,
+        rounds=1500,
+        local=Steps(10, 0),
+        eval_every=1500,
+        execution="batch",
+    )
+    return np.linalg.norm(np.asarray(result.params["w"]) - best)
+
+
 @pytest.mark.parametrize(("option", "cohort"), [("I", 3), ("II", 3), ("II", 6)])
 def test_scaffold_reaches_the_optimum_where_fedavg_stalls_at_its_drift(option, cohort):
-    import jax.numpy as jnp
-
-    from enlist.problem.models import Model, negative_squared_error, squared_error
-
-    linear = Model(
-        init=lambda key, x: {"w": jnp.zeros(4)},
-        apply=lambda params, x: x @ params["w"],
-        loss=squared_error,
-        metric=negative_squared_error,
-        metric_name="negative_squared_error",
-    )
-    fed, best = drifting()
-
-    def distance(algorithm):
-        result = enlist.simulate(
-            algorithm,
-            linear,
-            fed,
-            cohort=cohort,
-            rounds=1500,
-            local=Steps(10, 0),
-            eval_every=1500,
-            execution="batch",
-        )
-        return np.linalg.norm(np.asarray(result.params["w"]) - best)
-
-    assert distance(enlist.scaffold(worker_lr=0.02, variates=option)) < 1e-3
-    assert distance(enlist.fedavg(worker_lr=0.02)) > 0.05
+    assert distance_to_optimum(enlist.scaffold(worker_lr=0.02, variates=option), cohort) < 1e-3
+    assert distance_to_optimum(enlist.fedavg(worker_lr=0.02), cohort) > 0.05
 
 
 def test_scaffold_refuses_what_it_does_not_define():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enlist.algorithms import keys
-from enlist.algorithms.work import Epochs, Steps
+from enlist.algorithms.work import Epochs, Steps, parse_schedule
 from enlist.errors import BadInput
 
 
@@ -78,6 +78,22 @@ def test_steps_draw_uniformly_and_independently():
     assert np.abs(frequency - 1 / 8).max() < 5 * np.sqrt(1 / 8 * 7 / 8 / len(drawn))
 
 
+@pytest.mark.parametrize(("make", "a_unit"), [(Steps, 1), (Epochs, 6)])
+def test_the_amount_changes_with_the_round(make, a_unit):
+    work = make(1, 7, parse_schedule("3:4,5:2"))
+    assert [int(work.count(40, t)) for t in range(7)] == [a_unit * amount for amount in (1, 1, 1, 4, 4, 2, 2)]
+    assert work.count(40) == 4 * a_unit
+    assert make(1, 7).count(40, 9) == a_unit
+
+
+@pytest.mark.parametrize("make", [Steps, Epochs])
+def test_what_a_round_draws_first_does_not_depend_on_what_later_rounds_do(make):
+    key = jax.random.key(3)
+    short, long = (batches(make(2, 7, later), key, 40, 60) for later in ((), ((9, 5),)))
+    assert all((a == b).all() for a, b in zip(short, long, strict=False))
+    assert len(long) > len(short)
+
+
 def test_roles_never_share_a_key():
     """fold_in(k, i) is split(k)[i]: without roles, worker 1 of round 0 would get the sampler's key."""
     run = jax.random.key(0)
@@ -95,6 +111,12 @@ def test_roles_never_share_a_key():
         (lambda: Steps(0), "at least 1"),
         (lambda: Epochs(0), "at least 1"),
         (lambda: Epochs(1, -1), "0 for the full gradient"),
+        (lambda: Steps(1, later=((4, 2), (4, 3))), "its rounds must ascend"),
+        (lambda: Steps(1, later=((0, 2),)), "its rounds must ascend from 1 on"),
+        (lambda: Epochs(1, later=((2**31, 2),)), "round 2147483648 is too far"),
+        (lambda: Epochs(1, later=((3, 0),)), "0 local-epochs: a worker must do at least 1"),
+        (lambda: parse_schedule("3:2:1"), "give ROUND:AMOUNT"),
+        (lambda: parse_schedule(""), "give ROUND:AMOUNT"),
     ],
 )
 def test_work_that_cannot_be_is_refused(make, says):

@@ -91,19 +91,7 @@ def test_bytes_and_seconds_follow_from_the_messages():
     assert last["uplink_bytes"] == last["downlink_bytes"] == 4 * parameters
     assert last["comm_mib"] == pytest.approx(4 * 2 * 4 * parameters / 2**20)
     assert last["seconds"] == pytest.approx(4 * 0.5 + last["comm_mib"] / 10)
-
-
-@pytest.mark.parametrize(
-    ("model", "rounds", "mib"),
-    [("cnn", 3, 13.32), ("resnet18", 44, 3751.03), ("two_nn", 3, 4.56), ("logistic", 3, 0.18)],
-)
-def test_the_papers_megabytes(model, rounds, mib):
-    """Table 2: rounds x 2 x parameters x 4 bytes, in MiB."""
-    from enlist.cost import RoundCost, nbytes
-
-    shape = (1, 32, 32, 3) if model == "resnet18" else (1, 28, 28, 1)
-    params = jax.eval_shape(getattr(models, model)().init, jax.random.key(0), np.zeros(shape, np.float32))
-    assert RoundCost(nbytes(params), nbytes(params)).mebibytes(rounds) == pytest.approx(mib, abs=0.011)
+    assert last["compute_seconds"] == pytest.approx(4 * 0.5)
 
 
 def test_rounds_to_a_goal():

@@ -22,7 +22,7 @@ MOMENTUM = partial(optax.sgd, momentum=0.9)
 
 
 def run(out=None, algorithm=None, **options):
-    fed = partition.iid(make_dataset(), 7, 0)
+    fed = options.pop("fed", None) or partition.iid(make_dataset(), 7, 0)
     arguments = {
         "cohort": 3,
         "rounds": 8,
@@ -118,6 +118,34 @@ def test_a_changed_option_is_refused_by_name(tmp_path):
         run(tmp_path / "run", seed=6, resume=True)
     with pytest.raises(enlist.BadInput, match="2 rounds are done already"):
         run(tmp_path / "run", rounds=1, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [
+        (None, "its rows, or who holds them, are others; give the same one"),
+        (
+            enlist.scaffold,
+            "the states that scaffold kept with the workers belong to rows that they no longer hold",
+        ),
+    ],
+)
+def test_other_rows_under_the_same_names_are_refused(tmp_path, algorithm, says):
+    algorithm = algorithm and algorithm()
+    run(tmp_path / "run", algorithm, rounds=2)
+    for fed in (partition.iid(make_dataset(), 7, 1), partition.iid(make_dataset(seed=1), 7, 0)):
+        with pytest.raises(enlist.BadInput, match=says):
+            run(tmp_path / "run", algorithm, resume=True, fed=fed)
+    assert len(run(tmp_path / "run", algorithm, resume=True).metrics) == 4
+
+
+def test_a_run_from_before_fingerprints_is_taken_up(tmp_path):
+    run(tmp_path / "run", rounds=2)
+    kept = tmp_path / "run/partition.json"
+    facts = json.loads(kept.read_text())
+    del facts["fingerprint"]
+    kept.write_text(json.dumps(facts))
+    assert run(tmp_path / "run", resume=True).summary["rounds"] == 8
 
 
 def test_a_broken_checkpoint_is_named(tmp_path):

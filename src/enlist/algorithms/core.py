@@ -13,7 +13,7 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from enlist.algorithms.work import Batch, LocalWork
+from enlist.algorithms.work import Batch, LocalWork, Table
 from enlist.errors import BadInput
 from enlist.problem.objective import Objective
 
@@ -29,7 +29,17 @@ class PerStep(NamedTuple):
     schedule: Callable[[Int[Array, ""], Int[Array, ""]], Any]
 
 
-Rate = float | int | Scalar | Callable[[Int[Array, ""]], Any] | PerStep
+class Decaying(NamedTuple):
+    """A rate that falls with the round t, `first * rounds / (rounds + t)`: half of the first after `rounds` rounds.
+
+    Both numbers are data, so changing them compiles nothing anew. `rounds=1` is first / (1 + t).
+    """
+
+    first: Any
+    rounds: Any
+
+
+Rate = float | int | Scalar | Callable[[Int[Array, ""]], Any] | PerStep | Decaying
 
 
 class WorkerData(NamedTuple):
@@ -62,12 +72,14 @@ class Context(NamedTuple):
         objective: the loss and its gradient.
         work: how much a worker does: `Steps` or `Epochs`.
         rates: the learning rates of this round by name; a `PerStep` rate is a function of the local step.
+        replica: what every worker holds from the broadcasts of earlier rounds, where the algorithm counts on it.
     """
 
     t: Int[Array, ""]
     objective: Objective
     work: LocalWork
     rates: Mapping[str, Any]
+    replica: Tree = ()
 
 
 class Reply(NamedTuple):
@@ -86,6 +98,15 @@ class LocalStats(NamedTuple):
     steps: Int[Array, ""]
 
 
+class Stack(NamedTuple):
+    """Every decoded message of a cohort, in its order; a weight of 0 marks an empty place."""
+
+    summands: Tree
+    weights: Float[Array, " places"]
+    ids: Int[Array, " places"]
+    losses: Float[Array, " places"]
+
+
 class Aggregate(NamedTuple):
     """What the server works on: the weighted mean of the decoded messages.
 
@@ -94,26 +115,61 @@ class Aggregate(NamedTuple):
         weight: sum_i w_i.
         count: |S_t|, counted with repetition.
         workers: m.
+        stack: all of them, for an algorithm that asks for it by `reduce="stack"`.
     """
 
     mean: Tree
     weight: Scalar
     count: Scalar  # type: ignore[assignment]
     workers: int
+    stack: Stack | None = None
+
+
+class Probed(NamedTuple):
+    """The payload of an algorithm with a probe: what was broadcast, and the mean of the cohort's probes."""
+
+    payload: Tree
+    mean: Tree
+
+
+Local = Callable[[Context, Key[Array, ""], Tree, Tree, WorkerData], Reply]
+
+
+def _to_all(payload: Tree, worker: Any) -> Tree:
+    return payload
+
+
+def _nothing(server_state: Tree) -> Tree:
+    return ()
 
 
 class Algorithm(NamedTuple):
-    """One algorithm, as drawn in docs/architecture.md. Rates are data; everything else is code."""
+    """One algorithm, as drawn in docs/architecture.md. Rates are data; everything else is code.
+
+    Most need the first nine parts alone. The others:
+
+    Args:
+        probe: a first exchange within the round: like `local`, on the broadcast payload. The cohort's mean probe
+            then goes down too, and `local` gets `Probed(payload, mean)`. A probe changes no worker's state.
+        reduce: `mean`, or `stack` where the server must see every message: then memory grows with n.
+        address: `address(payload, worker)`: what of the payload goes to that worker; by default all of it.
+        replica: `replica(server_state)`: what every worker holds from the broadcasts of earlier rounds, given to
+            `local` as `ctx.replica` and not sent again.
+    """
 
     name: str
     init_server: Callable[[Tree, int], Tree]
     init_worker: Callable[[Tree], Tree]
     broadcast: Callable[[Tree], Tree]
-    local: Callable[[Context, Key[Array, ""], Tree, Tree, WorkerData], Reply]
+    local: Local
     decode: Callable[[Tree], Tree]
     server: Callable[[Context, Key[Array, ""], Tree, Aggregate], Tree]
     params: Callable[[Tree], Tree]
     rates: Mapping[str, Rate]
+    probe: Local | None = None
+    reduce: str = "mean"
+    address: Callable[[Tree, Any], Tree] = _to_all
+    replica: Callable[[Tree], Tree] = _nothing
 
 
 def rates_at(rates: Mapping[str, Rate], t: Int[Array, ""]) -> dict[str, Any]:
@@ -122,6 +178,8 @@ def rates_at(rates: Mapping[str, Rate], t: Int[Array, ""]) -> dict[str, Any]:
     def at(rate: Rate) -> Any:
         if isinstance(rate, PerStep):
             return lambda k: rate.schedule(t, k)
+        if isinstance(rate, Decaying):
+            return rate.first * rate.rounds / (rate.rounds + t.astype(jnp.float32))
         return jnp.asarray(rate(t), jnp.float32) if callable(rate) else rate
 
     return {name: at(rate) for name, rate in rates.items()}
@@ -149,6 +207,14 @@ def full_gradient(objective: Objective, params: Tree, data: WorkerData) -> tuple
     return lax.fori_loop(0, -(-data.size // rows), add, zero)
 
 
+Correction = Callable[[Tree, Tree, Callable[[Tree], Tree]], Tree]
+
+
+def uncorrected(gradient: Tree, params: Tree, again: Callable[[Tree], Tree]) -> Tree:
+    """The gradient as it is."""
+    return gradient
+
+
 class LocalRun(NamedTuple):
     """Where a local run ended."""
 
@@ -163,30 +229,43 @@ def run_locally(
     params: Tree,
     data: WorkerData,
     optimizer: optax.GradientTransformation,
-    correct: Callable[[Tree, Tree], Tree] = lambda gradient, params: gradient,
+    correct: Correction = uncorrected,
+    optimizer_state: Tree | None = None,
+    first: Int[Array, ""] | int = 0,
 ) -> LocalRun:
     """The inner loop of Algorithm 1: x_{t,k+1} = x_{t,k} - eta_L g_{t,k}, for k = 0 ... K-1.
 
     Args:
-        optimizer: the worker optimizer; `optax.sgd(eta_L)` is the paper's. Its state is new in every round.
-        correct: `correct(g, x)` replaces the gradient before the optimizer sees it (drift corrections,
-            proximal terms).
+        optimizer: the worker optimizer; `optax.sgd(eta_L)` is the paper's.
+        correct: `correct(g, x, again)` replaces the gradient before the optimizer sees it (drift corrections,
+            proximal terms); `again(z)` is the gradient of the same batch at another point.
+        optimizer_state: what the optimizer goes on from; by default it starts anew in every round.
+        first: the step to begin with, where those before it are done: k = first ... K-1.
     """
     table = ctx.work.table(key, data.size, data.reach, data.capacity)
 
     def step(k: Int[Array, ""], carry: tuple[Tree, Tree, Scalar]) -> tuple[Tree, Tree, Scalar]:
         x, state, loss = carry
-        if ctx.work.batch == 0:
-            value, g = full_gradient(ctx.objective, x, data)
-        else:
-            value, g = gradient(ctx.objective, x, data, ctx.work.pick(table, k, data.size))
-        updates, state = optimizer.update(correct(g, x), state, x)
+        at = loss_and_gradient(ctx, table, data, k)
+        value, g = at(x)
+        updates, state = optimizer.update(correct(g, x, lambda z: at(z)[1]), state, x)
         return optax.apply_updates(x, updates), state, loss + value
 
-    start = (params, optimizer.init(params), jnp.zeros(()))
-    x, state, loss = lax.fori_loop(0, data.steps, step, start)
-    steps = jnp.asarray(data.steps, jnp.int32)
+    fresh = optimizer.init(params) if optimizer_state is None else optimizer_state
+    start = (params, fresh, jnp.zeros(()))
+    x, state, loss = lax.fori_loop(first, data.steps, step, start)
+    steps = jnp.asarray(data.steps - first, jnp.int32)
     return LocalRun(x, state, LocalStats(loss / jnp.maximum(steps, 1).astype(jnp.float32), steps))
+
+
+def loss_and_gradient(
+    ctx: Context, table: Table, data: WorkerData, k: Int[Array, ""]
+) -> Callable[[Tree], tuple[Scalar, Tree]]:
+    """Of local step k, as a function of the point."""
+    if ctx.work.batch == 0:
+        return lambda x: full_gradient(ctx.objective, x, data)
+    batch = ctx.work.pick(table, k, data.size)
+    return lambda x: gradient(ctx.objective, x, data, batch)
 
 
 def difference(a: Tree, b: Tree) -> Tree:
@@ -277,9 +356,13 @@ def fold(
     return lax.scan(add, total, one_by_one, unroll=min(8, places))[0]
 
 
-def mean(total: Total, workers: int) -> Aggregate:
+def mean(total: Total, workers: int, stack: Stack | None = None) -> Aggregate:
     """The weighted mean; of an empty cohort it is zero, which leaves the model where it is."""
     scale = jnp.where(total.weight > 0, 1 / jnp.maximum(total.weight, 1e-30), 0.0)
     return Aggregate(
-        jax.tree.map(lambda s: s * scale.astype(s.dtype), total.sum), total.weight, total.count, workers
+        jax.tree.map(lambda s: s * scale.astype(s.dtype), total.sum),
+        total.weight,
+        total.count,
+        workers,
+        stack,
     )

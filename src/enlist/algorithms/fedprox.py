@@ -6,6 +6,7 @@ mu = 0 is FedAvg.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ def _fedprox(worker: Optimizer, server: Optimizer) -> Algorithm:
     def local(ctx: Context, key: Key[Array, ""], payload: Tree, state: Tree, data: WorkerData) -> Reply:
         x_t, mu = payload, ctx.rates["mu"]
 
-        def pulled_back(g: Tree, x: Tree) -> Tree:
+        def pulled_back(g: Tree, x: Tree, again: Any) -> Tree:
             return jax.tree.map(lambda g, x, x0: g + mu * (x - x0), g, x, x_t)
 
         x_K, _, stats = run_locally(ctx, key, x_t, data, worker(ctx.rates["worker_lr"]), pulled_back)

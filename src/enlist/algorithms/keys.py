@@ -10,6 +10,8 @@ from jax import random
 from jaxtyping import Array, Int, Key
 
 RunKey = Key[Array, ""]
+# Folded into a worker's or the server's own key; far above the small numbers that these fold in themselves.
+ENCODING = 0xFFFF_E0C0
 
 
 class Role(IntEnum):
@@ -19,6 +21,7 @@ class Role(IntEnum):
     WORKER = 2
     SERVER = 3
     INIT = 4
+    PROBE = 5
 
 
 def init_key(run: RunKey) -> RunKey:
@@ -31,12 +34,19 @@ def sample_key(run: RunKey, t: Int[Array, ""]) -> RunKey:
     return random.fold_in(random.fold_in(run, Role.SAMPLE), t)
 
 
-def worker_key(run: RunKey, t: Int[Array, ""], worker: Int[Array, ""], draw: Int[Array, ""]) -> RunKey:
+def worker_key(
+    run: RunKey, t: Int[Array, ""], worker: Int[Array, ""], draw: Int[Array, ""], role: Role = Role.WORKER
+) -> RunKey:
     """For one local run: `draw` counts this worker's occurrences in the round (Strategy 1)."""
-    key = random.fold_in(random.fold_in(run, Role.WORKER), t)
+    key = random.fold_in(random.fold_in(run, role), t)
     return random.fold_in(random.fold_in(key, worker), draw)
 
 
 def server_key(run: RunKey, t: Int[Array, ""]) -> RunKey:
     """For the server's step of round t."""
     return random.fold_in(random.fold_in(run, Role.SERVER), t)
+
+
+def encoding_key(own: RunKey, part: int) -> RunKey:
+    """For encoding one part of what a worker or the server sends in a round, from its key of that round."""
+    return random.fold_in(random.fold_in(own, ENCODING), part)

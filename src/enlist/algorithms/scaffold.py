@@ -94,7 +94,7 @@ def _scaffold(option: str, server: Optimizer) -> Algorithm:
             )
         correction = difference(c, c_i)
         x_K, _, stats = run_locally(
-            ctx, key, x_t, data, optax.sgd(eta_l), lambda g, x: jax.tree.map(jnp.add, g, correction)
+            ctx, key, x_t, data, optax.sgd(eta_l), lambda g, x, again: jax.tree.map(jnp.add, g, correction)
         )
         delta = difference(x_K, x_t)
         if option == "I":

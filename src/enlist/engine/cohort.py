@@ -15,18 +15,23 @@ from jaxtyping import Array, Float, Int, Key
 
 from enlist.algorithms import core, keys
 from enlist.algorithms.core import Tree, WorkerData
-from enlist.engine.plan import AXIS, Cohort, Held, Plan
+from enlist.engine.plan import AXIS, Cohort, Draws, Held, Plan
 from enlist.participation.sampling import occurrences
 
 
 class Round(NamedTuple):
-    """What all workers of a round share."""
+    """What all workers of a round share.
+
+    Args:
+        probing: whether this is the first of two exchanges, in which workers probe and keep no new state.
+    """
 
     plan: Plan
     ctx: core.Context
     key: Key[Array, ""]
     payload: Tree
     held: Held
+    probing: bool = False
 
 
 class Results(NamedTuple):
@@ -38,36 +43,56 @@ class Results(NamedTuple):
     state: Tree
 
 
-def draw_cohort(plan: Plan, sizes: Int[Array, " m"], key: Key[Array, ""], t: Int[Array, ""]) -> Cohort:
+def draw_cohort(draws: Draws, sizes: Int[Array, " m"], key: Key[Array, ""], t: Int[Array, ""]) -> Cohort:
     """S_t, those with most local steps first: who runs side by side then has about equally much to do.
 
     The order is a matter of steps and ids alone, so it is the same whatever the groups are.
     """
-    ids, weights = plan.sampling.draw(keys.sample_key(key, t), plan.workers)
+    ids, weights = draws.sampling.draw(keys.sample_key(key, t), draws.workers)
     cohort = Cohort(ids, occurrences(ids), weights)
-    if plan.rows is not None:
+    if draws.rows is not None:
         return cohort
-    steps = jnp.where(weights > 0, plan.work.count(sizes[ids]), 0)
+    steps = jnp.where(weights > 0, draws.work.count(sizes[ids], t), 0)
     order = jnp.argsort(-steps, stable=True)
     return jax.tree.map(lambda a: a[order], cohort)
 
 
-def work_off(round_: Round, cohort: Cohort, worker_states: Tree) -> tuple[core.Total, Tree]:
-    """The weighted sum of all messages of the cohort, and the workers' states afterwards."""
+def work_off(
+    round_: Round, cohort: Cohort, worker_states: Tree
+) -> tuple[core.Total, Tree, core.Stack | None]:
+    """The weighted sum of the cohort's messages, the workers' states afterwards, and the messages where wanted."""
     plan = round_.plan
     missing = -len(cohort.ids) % plan.group
     groups = jax.tree.map(lambda a: jnp.pad(a, (0, missing)).reshape(-1, plan.group), cohort)
 
-    def one_group(carry: tuple[core.Total, Tree], group: Cohort) -> tuple[tuple[core.Total, Tree], None]:
+    stacked = plan.algorithm.reduce == "stack" and not round_.probing
+
+    def one_group(carry: tuple[core.Total, Tree], group: Cohort) -> tuple[tuple[core.Total, Tree], Any]:
         total, states = carry
         seated, order = _seat(plan, group)
         results = _run(round_, states, seated)
         total = core.fold(total, results.summand, results.weight, results.loss, order)
-        return (total, put_back(states, seated, results.state)), None
+        if not round_.probing:
+            states = put_back(states, seated, results.state)
+        return (total, states), _in_order(results, order) if stacked else None
 
     first = jax.tree.map(lambda a: a[0], cohort)
     summand = jax.eval_shape(lambda: _local(round_, worker_states, plan.capacity, first).summand)
-    return lax.scan(one_group, (core.empty_total(summand), worker_states), groups)[0]
+    start = (core.empty_total(summand), worker_states)
+    (total, states), parts = lax.scan(one_group, start, groups)
+    return total, states, _stack(cohort, parts) if stacked else None
+
+
+def _in_order(results: "Results", order: Int[Array, " group"] | None) -> "Results":
+    """Without the states, in the order of the cohort."""
+    kept = results._replace(state=())
+    return kept if order is None else jax.tree.map(lambda a: a[order], kept)
+
+
+def _stack(cohort: Cohort, parts: "Results") -> core.Stack:
+    places = len(cohort.ids)
+    whole = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:places], parts)
+    return core.Stack(whole.summand, whole.weight, cohort.ids, whole.loss)
 
 
 def seats(devices: int, turns: int) -> np.ndarray:
@@ -117,18 +142,25 @@ def _run(round_: Round, worker_states: Tree, seated: Cohort) -> Results:
 
 
 def _local(round_: Round, worker_states: Tree, reach: Any, one: Cohort) -> Results:
-    """One worker's local run."""
-    plan, ctx = round_.plan, round_.ctx
+    """One worker's local run, or its probe."""
+    ctx, algorithm = round_.ctx, round_.plan.algorithm
     state = jax.tree.map(lambda leaf: leaf[one.ids], worker_states)
+    payload, data = algorithm.address(round_.payload, one.ids), _data(round_, reach, one)
+    if round_.probing:
+        assert algorithm.probe is not None
+        key = keys.worker_key(round_.key, ctx.t, one.ids, one.draws, keys.Role.PROBE)
+        reply = algorithm.probe(ctx, key, payload, state, data)
+        return Results(reply.message, one.weights * reply.weight, reply.stats.loss, ())
     key = keys.worker_key(round_.key, ctx.t, one.ids, one.draws)
-    reply = plan.algorithm.local(ctx, key, round_.payload, state, _data(plan, round_.held, reach, one))
-    summand = plan.algorithm.decode(reply.message)
+    reply = algorithm.local(ctx, key, payload, state, data)
+    summand = algorithm.decode(reply.message)
     return Results(summand, one.weights * reply.weight, reply.stats.loss, reply.worker_state)
 
 
-def _data(plan: Plan, held: Held, reach: Any, one: Cohort) -> WorkerData:
+def _data(round_: Round, reach: Any, one: Cohort) -> WorkerData:
+    plan, held = round_.plan, round_.held
     size = plan.rows if plan.rows is not None else held.sizes[one.ids]
-    steps = plan.work.count(size)
+    steps = plan.work.count(size, round_.ctx.t)
     if plan.lanes == 1:
         # Alone on its device, an empty place costs nothing: it takes no step.
         steps = jnp.where(one.weights > 0, steps, 0)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from enlist.algorithms.core import rates_at
 from enlist.engine.session import Session
 from enlist.problem.objective import objective
 
@@ -15,8 +16,10 @@ ROWS, ITERATIONS = 512, 12
 
 def why_diverged(session: Session) -> str:
     """In words: u = K L eta_L <= 1/8 and g L = eta eta_L K L <= 1, with the numbers of this run."""
-    rates = {name: float(rate) for name, rate in session.rates.items()}
-    if "worker_lr" not in rates or "server_lr" not in rates:
+    now = rates_at(session.rates, session.state.t)
+    # A method without a server rate moves to the mean itself.
+    rates = {"server_lr": 1.0} | {name: float(rate) for name, rate in now.items()}
+    if {"worker_lr", "server_lr"} & dict(session.plan.schedules).keys() or "worker_lr" not in rates:
         return "the likely cause is a learning-rate schedule that is too high"
     smoothness = largest_curvature(session)
     if not np.isfinite(smoothness) or smoothness <= 0:

@@ -72,7 +72,12 @@ def examples(
     weight = 1.0 / (federation.workers * held.sizes[held.holder()].astype(np.float64))
     rows = len(x_test)
     none = np.zeros(0, np.int32)
-    train = Weighted(x, y, held.order, weight.astype(np.float32), none)
+    order = held.order
+    if federation.common is not None:
+        # A row that many hold is looked at once.
+        order, entry = np.unique(order, return_inverse=True)
+        weight = np.bincount(entry, weight)
+    train = Weighted(x, y, order, weight.astype(np.float32), none)
     test = Weighted(
         x_test, y_test, np.arange(rows, dtype=np.int32), np.full(rows, 1 / rows, np.float32), none
     )

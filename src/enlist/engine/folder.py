@@ -32,17 +32,26 @@ class RunFolder:
         except OSError as error:
             raise BadInput(f"out = {self.path}: cannot be made a folder ({error.strerror})") from error
         self.metrics.touch()
-        _write(self.path / "partition.json", json.dumps(describe_partition(federation)))
+        facts = describe_partition(federation) | {"fingerprint": federation.fingerprint()}
+        _write(self.path / "partition.json", json.dumps(facts))
         # Last: a folder with a config is one that can be resumed.
         self.rewrite_config(config)
 
     def rewrite_config(self, config: dict[str, Any]) -> None:
         """Keeps the options of the run."""
-        _write(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+        write_config(self.path / "config.yaml", config)
 
     def config(self) -> dict[str, Any]:
         """The options of the run that is kept here."""
         return read_config(self.path / "config.yaml")
+
+    def fingerprint(self) -> str | None:
+        """Of the federation that the run was begun with; None where it was not kept."""
+        try:
+            found = json.loads((self.path / "partition.json").read_text())["fingerprint"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return str(found)
 
     def append(self, line: dict[str, Any]) -> None:
         """Adds one line to the metrics; on disk when this returns."""
@@ -92,6 +101,20 @@ def refuse_if_used(path: Path) -> None:
         )
 
 
+def finished(path: Path | None) -> bool:
+    """Whether the folder holds a run that came to its end, be it a bad one."""
+    try:
+        facts = json.loads((path / "summary.json").read_text()) if path is not None else {}
+    except (OSError, ValueError):
+        return False
+    return isinstance(facts, dict) and facts.get("status") in ("done", "diverged")
+
+
+def write_config(path: Path, config: dict[str, Any]) -> None:
+    """Options as a config.yaml."""
+    _write(path, yaml.safe_dump(config, sort_keys=False))
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """A config.yaml as a flat mapping."""
     try:
@@ -122,12 +145,14 @@ def describe_partition(federation: Federation) -> dict[str, Any]:
     counts = federation.class_counts(SHOWN_WORKERS)
     facts: dict[str, Any] = {
         "workers": federation.workers,
-        "rows": int(sizes.sum()),
+        "rows": len(federation.data.x_train) - federation.left_over,
         "left_over": federation.left_over,
         "sizes": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
         "classes": federation.classes,
         "worker_sizes": sizes[:SHOWN_WORKERS].tolist(),
     }
+    if federation.common is not None:
+        facts["shared_rows"] = federation.shared_rows
     return facts if counts is None else facts | {"class_counts": counts.tolist()}
 
 

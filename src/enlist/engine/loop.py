@@ -1,20 +1,19 @@
-"""The outer loop of a run: blocks of rounds on the device; between them the host logs, saves and listens."""
+"""The outer loop of runs: blocks of rounds on the device; between them the host logs, saves and listens."""
 
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from enlist.engine import metrics
-from enlist.engine.checkpoint import Checkpoints
+from enlist.engine.crew import Crew, Look
 from enlist.engine.diagnosis import why_diverged
-from enlist.engine.evaluation import Evaluation
-from enlist.engine.folder import RunFolder
-from enlist.engine.session import Session
+from enlist.engine.progress import Screen
+from enlist.engine.undertaking import Undertaking
 from enlist.errors import Diverged
 from enlist.options import Settings
 
@@ -23,73 +22,87 @@ BLOCK_SECONDS = 1.0
 CHECKPOINT_SECONDS = 15.0
 
 
-class Block(NamedTuple):
-    """What one block of rounds gave: the rounds done so far, and the metrics if it ended in an evaluation."""
+def carry_out(
+    crew: Crew,
+    runs: Sequence[Undertaking],
+    show: Screen,
+    track: Callable[[dict[str, Any]], None] = lambda line: None,
+    until: int | None = None,
+) -> None:
+    """Takes runs, all at the same round, to their last one or to `until`.
 
-    t: int
-    line: dict[str, Any] | None
-
-
-def blocks(session: Session, options: Settings, folder: RunFolder | None) -> Iterator[Block]:
-    """Runs to the last round. Lines are on disk before a checkpoint that includes them."""
-    with _keeper(folder) as keep, _interruptible() as interrupted:
-        pace, t = 1, int(session.state.t)
-        kept_at, kept_t = time.perf_counter(), t
-        while t < options.rounds:
-            goal = min((t // options.eval_every + 1) * options.eval_every, options.rounds)
-            unsaved = options.checkpoint_every - (t - kept_t) if options.checkpoint_every else goal - t
-            rounds = min(goal - t, pace, unsaved)
-            start = time.perf_counter()
-            info, seen = session.advance(rounds, evaluate=t + rounds == goal)
-            pace = max(1, int(BLOCK_SECONDS * rounds / (time.perf_counter() - start)))
-            t = int(session.state.t)
-            if (broken := _diverged(session, seen)) is not None:
-                if seen is None or np.isfinite(seen.train_loss):
-                    keep(session)
-                raise broken
-            line = None if seen is None else metrics.line(session, options, info, seen)
-            if folder is not None and line is not None:
-                folder.append(line)
-            yield Block(t, line)
-            if interrupted.is_set():
-                keep(session)
-                raise KeyboardInterrupt
-            if _due(options, t - kept_t, time.perf_counter() - kept_at):
-                keep(session)
-                kept_at, kept_t = time.perf_counter(), t
-        keep(session)
-
-
-def _due(options: Settings, rounds: int, seconds: float) -> bool:
-    return rounds >= options.checkpoint_every if options.checkpoint_every else seconds > CHECKPOINT_SECONDS
-
-
-def _diverged(session: Session, seen: Evaluation | None) -> Diverged | None:
-    """Whether the run is over; the session is then left with the state of the last good round."""
-    t = int(session.state.t)
-    if not bool(session.state.alive):
-        session.state = session.state._replace(alive=~session.state.alive)
-        return Diverged(
-            f"diverged in round {t + 1}: its update is not finite; {why_diverged(session)}", t + 1
-        )
-    if seen is not None and not np.isfinite(seen.train_loss):
-        return Diverged(
-            f"diverged in round {t}: the training loss is {seen.train_loss}; {why_diverged(session)}", t
-        )
-    return None
-
-
-@contextmanager
-def _keeper(folder: RunFolder | None) -> Iterator[Any]:
-    """A function that saves the session's state; without a folder it does nothing."""
-    if folder is None:
-        yield lambda session: None
-        return
-    checkpoints = Checkpoints(folder.checkpoints)
+    A run that ends early says so in `stopped`. Lines are on disk before a checkpoint that includes them.
+    """
+    settings = runs[0].settings
+    last = settings.rounds if until is None else until
+    t = int(runs[0].session.state.t)
+    show.start(t, runs[0].metrics[-1] if runs[0].metrics else None)
+    pace, kept_at, kept_t = 1, time.perf_counter(), t
     try:
-        yield lambda session: checkpoints.save(session.state)
+        with _interruptible() as interrupted:
+            while t < last and _going(runs):
+                goal = min((t // settings.eval_every + 1) * settings.eval_every, settings.rounds)
+                unsaved = settings.checkpoint_every - (t - kept_t) if settings.checkpoint_every else goal - t
+                rounds = min(goal - t, pace, unsaved, last - t)
+                start = time.perf_counter()
+                looks = crew.advance(rounds, evaluate=t + rounds == goal)
+                pace = max(1, int(BLOCK_SECONDS * rounds / (time.perf_counter() - start)))
+                t += rounds
+                _note(crew, runs, looks)
+                for line in (each.metrics[-1] for each in runs if t == goal and each.stopped is None):
+                    track(line)
+                show.update(t, runs[0].metrics[-1] if t == goal and runs[0].metrics else None)
+                if interrupted.is_set():
+                    _keep(crew, runs)
+                    for i in _going(runs):
+                        runs[i].stopped = KeyboardInterrupt()
+                elif _due(settings, t - kept_t, time.perf_counter() - kept_at):
+                    _keep(crew, runs)
+                    kept_at, kept_t = time.perf_counter(), t
+            _keep(crew, runs)
     finally:
-        checkpoints.close()
+        for each in runs:
+            each.close()
+
+
+def _going(runs: Sequence[Undertaking]) -> list[int]:
+    return [i for i, each in enumerate(runs) if each.stopped is None]
+
+
+def _note(crew: Crew, runs: Sequence[Undertaking], looks: Sequence[Look]) -> None:
+    """Writes down what was seen of the runs that go on, and ends those that diverged."""
+    for i in _going(runs):
+        run, look = runs[i], looks[i]
+        if not look.alive or (look.seen is not None and not np.isfinite(look.seen.train_loss)):
+            crew.settle([i])
+            _end(run, look)
+        elif look.seen is not None:
+            run.note(metrics.line(run.session, look.t, look.info, look.seen))
+
+
+def _end(run: Undertaking, look: Look) -> None:
+    """Of a run that diverged: it is left with the state of its last good round, where there is one."""
+    session = run.session
+    if look.alive:
+        assert look.seen is not None
+        said = f"diverged in round {look.t}: the training loss is {look.seen.train_loss}"
+        run.stopped = Diverged(f"{said}; {why_diverged(session)}", look.t)
+        return
+    session.state = session.state._replace(alive=~session.state.alive)
+    said = f"diverged in round {look.t + 1}: its update is not finite"
+    run.stopped = Diverged(f"{said}; {why_diverged(session)}", look.t + 1)
+    run.keep()
+
+
+def _keep(crew: Crew, runs: Sequence[Undertaking]) -> None:
+    going = _going(runs)
+    crew.settle(going)
+    for i in going:
+        runs[i].keep()
+
+
+def _due(settings: Settings, rounds: int, seconds: float) -> bool:
+    return rounds >= settings.checkpoint_every if settings.checkpoint_every else seconds > CHECKPOINT_SECONDS
 
 
 @contextmanager

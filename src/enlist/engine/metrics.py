@@ -7,13 +7,12 @@ import numpy as np
 from enlist.engine.evaluation import Evaluation
 from enlist.engine.program import RoundInfo
 from enlist.engine.session import Session
-from enlist.options import Settings
 
 
-def line(session: Session, options: Settings, info: RoundInfo, seen: Evaluation) -> dict[str, Any]:
-    """The metrics after the rounds done so far; `info` is of the last of them."""
-    t, metric = int(session.state.t), session.plan.model.metric_name
-    taken = info.weights > 0
+def line(session: Session, t: int, info: RoundInfo, seen: Evaluation) -> dict[str, Any]:
+    """The metrics after the first t rounds; `info` is of the last of them."""
+    metric = session.plan.model.metric_name
+    taken, spent = info.weights > 0, session.clock.spent(t)
     made: dict[str, Any] = {
         "round": t,
         "train_loss": float(seen.train_loss),
@@ -24,7 +23,8 @@ def line(session: Session, options: Settings, info: RoundInfo, seen: Evaluation)
         "uplink_bytes": session.cost.uplink,
         "downlink_bytes": session.cost.downlink,
         "comm_mib": session.cost.mebibytes(t),
-        "seconds": session.cost.seconds(t, options.bandwidth, options.worker_seconds),
+        "seconds": spent.seconds,
+        "compute_seconds": spent.compute,
     }
     if session.plan.passes.gradient:
         made["grad_norm_sq"] = float(seen.grad_norm_sq)
@@ -42,8 +42,8 @@ def spread(values: np.ndarray) -> dict[str, float]:
     }
 
 
-def look(session: Session, options: Settings) -> dict[str, Any]:
+def look(session: Session) -> dict[str, Any]:
     """The metrics of the state as it is, for a run that has no evaluated round."""
     info, seen = session.advance(0, True)
     assert seen is not None
-    return line(session, options, info, seen)
+    return line(session, int(session.state.t), info, seen)

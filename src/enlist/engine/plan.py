@@ -14,6 +14,15 @@ from enlist.problem.models import Model
 AXIS = "cohort"
 
 
+class Draws(NamedTuple):
+    """What decides who takes part in a round, and in which order they are added up."""
+
+    sampling: Sampling
+    workers: int
+    rows: int | None
+    work: LocalWork
+
+
 class Plan(NamedTuple):
     """All that shapes the compiled program, apart from the shapes of arrays. Equal plans share one program.
 
@@ -41,6 +50,11 @@ class Plan(NamedTuple):
     turns: int
     mesh: Mesh
     passes: Passes
+
+    @property
+    def draws(self) -> Draws:
+        """What decides the cohorts."""
+        return Draws(self.sampling, self.workers, self.rows, self.work)
 
     @property
     def devices(self) -> int:

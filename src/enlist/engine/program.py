@@ -16,7 +16,7 @@ from enlist.algorithms.core import Algorithm, Tree
 from enlist.engine import evaluation
 from enlist.engine.cohort import Round, draw_cohort, put_back, work_off
 from enlist.engine.evaluation import Evaluation
-from enlist.engine.plan import AXIS, Cohort, Held, Plan
+from enlist.engine.plan import AXIS, Cohort, Draws, Held, Plan
 from enlist.problem.objective import objective
 
 
@@ -64,43 +64,53 @@ class Program(NamedTuple):
 @lru_cache(maxsize=64)
 def program(plan: Plan) -> Program:
     """Builds (once for equal plans) the functions of a run."""
-    replicated = PartitionSpec()
-
-    def block(
-        held: Held,
-        examples: Any,
-        state: RunState,
-        rates: Mapping[str, Array],
-        key: Key[Array, ""],
-        rounds: Int[Array, ""],
-        evaluate: Bool[Array, ""],
-    ) -> tuple[RunState, RoundInfo, Evaluation]:
-        places = plan.sampling.places(plan.workers)
-        nothing = RoundInfo(jnp.zeros(()), jnp.zeros(()), jnp.zeros(places, jnp.int32), jnp.zeros(places))
-
-        def step(_: Int[Array, ""], carry: tuple[RunState, RoundInfo]) -> tuple[RunState, RoundInfo]:
-            before, _info = carry
-            after, info, cohort_before = one_round(plan, held, before, rates, key)
-            return _keep_if_finite(plan.algorithm, before, after, info, cohort_before), info
-
-        state, info = lax.fori_loop(0, rounds, step, (state, nothing))
-        look = partial(
-            evaluation.evaluate, plan.passes, objective(plan.model, plan.precision), plan.devices, AXIS
-        )
-        params = plan.algorithm.params(state.server)
-        blank = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(look, params, examples))
-        seen = lax.cond(evaluate, lambda: look(params, examples), lambda: blank)
-        return state, info, seen
-
+    whole: Callable[..., Any] = partial(block, plan)
     if plan.devices > 1:
-        block = jax.shard_map(
-            block, mesh=plan.mesh, in_specs=replicated, out_specs=replicated, check_vma=False
-        )  # everything is replicated: only the cohort is split, by the device's own number
+        # Everything is replicated: only the cohort is split, by the device's own number.
+        replicated = PartitionSpec()
+        whole = jax.shard_map(
+            whole, mesh=plan.mesh, in_specs=replicated, out_specs=replicated, check_vma=False
+        )
     return Program(
         start=partial(start, plan),
-        block=jax.jit(block, donate_argnums=2),
-        cohort=jax.jit(partial(draw_cohort, plan)),
+        block=jax.jit(whole, donate_argnums=2),
+        cohort=cohorts_of(plan.draws),
     )
+
+
+@lru_cache(maxsize=64)
+def cohorts_of(draws: Draws) -> Callable[..., Cohort]:
+    """`cohort(sizes, key, t)`, compiled when first asked for."""
+    return jax.jit(partial(draw_cohort, draws))
+
+
+def block(
+    plan: Plan,
+    held: Held,
+    examples: Any,
+    state: RunState,
+    rates: Mapping[str, Any],
+    key: Key[Array, ""],
+    rounds: Int[Array, ""],
+    evaluate: Bool[Array, ""],
+) -> tuple[RunState, RoundInfo, Evaluation]:
+    """Rounds, and a look at the model they lead to."""
+    places = plan.sampling.places(plan.workers)
+    nothing = RoundInfo(jnp.zeros(()), jnp.zeros(()), jnp.zeros(places, jnp.int32), jnp.zeros(places))
+
+    def step(_: Int[Array, ""], carry: tuple[RunState, RoundInfo]) -> tuple[RunState, RoundInfo]:
+        before, _info = carry
+        after, info, cohort_before = one_round(plan, held, before, rates, key)
+        return _keep_if_finite(plan.algorithm, before, after, info, cohort_before), info
+
+    state, info = lax.fori_loop(0, rounds, step, (state, nothing))
+    look = partial(
+        evaluation.evaluate, plan.passes, objective(plan.model, plan.precision), plan.devices, AXIS
+    )
+    params = plan.algorithm.params(state.server)
+    blank = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(look, params, examples))
+    seen = lax.cond(evaluate, lambda: look(params, examples), lambda: blank)
+    return state, info, seen
 
 
 def start(plan: Plan, params: Tree) -> RunState:
@@ -121,12 +131,16 @@ def one_round(
         objective(plan.model, plan.precision),
         plan.work,
         core.rates_at({**rates, **dict(plan.schedules)}, t),
+        algorithm.replica(state.server),
     )
-    cohort = draw_cohort(plan, held.sizes, key, t)
+    cohort = draw_cohort(plan.draws, held.sizes, key, t)
     shared = Round(plan, ctx, key, algorithm.broadcast(state.server), held)
     cohort_before = jax.tree.map(lambda leaf: leaf[cohort.ids], state.workers)
-    total, workers = work_off(shared, cohort, state.workers)
-    got = core.mean(total, plan.workers)
+    if algorithm.probe is not None:
+        probes, _, _ = work_off(shared._replace(probing=True), cohort, state.workers)
+        shared = shared._replace(payload=core.Probed(shared.payload, core.mean(probes, plan.workers).mean))
+    total, workers, stack = work_off(shared, cohort, state.workers)
+    got = core.mean(total, plan.workers, stack)
     server = algorithm.server(ctx, keys.server_key(key, t), state.server, got)
     info = RoundInfo(
         # Of Delta_t; a message of several parts calls that part `delta`.

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -35,12 +36,14 @@ def silent(rounds: int) -> Iterator[Screen]:
 
 
 @contextmanager
-def live(rounds: int) -> Iterator[Screen]:
-    """A progress line on the terminal: round, loss, accuracy, rounds a second, time left."""
+def live_with(label: str, rounds: int) -> Iterator[Screen]:
+    """A progress line on the terminal: round, loss, accuracy, rounds a second, time left; before it a label."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
+        *([TextColumn(escape(label))] if label else []),
         TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
         BarColumn(bar_width=28),
         TextColumn("{task.fields[state]}"),
@@ -49,6 +52,9 @@ def live(rounds: int) -> Iterator[Screen]:
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         yield _Live(progress, progress.add_task("run", total=rounds, state="", speed=""))
+
+
+live = partial(live_with, "")
 
 
 class _Live:

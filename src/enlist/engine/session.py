@@ -11,19 +11,22 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from enlist.algorithms import keys
-from enlist.algorithms.core import Algorithm, Context, PerStep, WorkerData, rates_at
+from enlist.algorithms.core import Algorithm, Decaying, PerStep
 from enlist.algorithms.work import Batch, LocalWork
 from enlist.cost import RoundCost, nbytes
 from enlist.engine import evaluation, execution, platform
+from enlist.engine.clock import Clock, clock
 from enlist.engine.execution import Execution
 from enlist.engine.plan import Held, Plan
 from enlist.engine.program import Program, RoundInfo, RunState, program
+from enlist.engine.task import Room, Task, room_for
+from enlist.engine.traffic import round_cost
 from enlist.errors import BadInput
+from enlist.links import Links, resolve
 from enlist.options import Settings
 from enlist.participation.sampling import Sampling
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model, accuracy, cross_entropy
-from enlist.problem.objective import objective
 
 EVALUATED_ROWS = {"cpu": 500, "gpu": 2000}
 
@@ -49,6 +52,7 @@ class Session:
     key: Key[Array, ""]
     state: RunState
     cost: RoundCost
+    clock: Clock
 
     def advance(self, rounds: int, evaluate: bool) -> tuple[RoundInfo, evaluation.Evaluation | None]:
         """Runs that many rounds on the device, then looks at the model if asked. Waits for both."""
@@ -84,7 +88,7 @@ class Session:
 
     def _batches(self, t: int, worker: int, draw: int) -> Iterator[np.ndarray]:
         rows = self.federation.train.rows(worker)
-        steps = int(self.plan.work.count(len(rows)))
+        steps = int(self.plan.work.count(len(rows), t))
         if self.plan.work.batch == 0:
             yield from [rows] * steps
             return
@@ -101,113 +105,150 @@ def _all_batches(work: LocalWork, capacity: int, key: Key[Array, ""], size: Int[
     return jax.vmap(lambda k: work.pick(table, k, size))(jnp.arange(work.count(capacity)))
 
 
-def open_session(
-    algorithm: Algorithm,
-    model: Model,
-    federation: Federation,
-    sampling: Sampling,
-    work: LocalWork,
-    settings: Settings,
-) -> Session:
-    """Checks that the parts fit each other, decides how to execute, and sets everything up on the devices."""
-    places = sampling.places(federation.workers)
-    _check_rates(algorithm)
-    _check_model(model, federation)
-    _check_settings(settings, model, federation)
-    _check_state(algorithm, model, federation, sampling)
-    data = federation.data
-    params = jax.eval_shape(model.init, jax.random.key(0), data.x_train[:1])
-    devices = execution.devices_for(places, settings.devices, nbytes(params))
-    load = execution.Load(
-        model, settings.precision, work, federation.sizes, places, (data.x_train[:1], data.y_train[:1])
-    )
+def open_session(task: Task, room: Room | None = None, like: Session | None = None) -> Session:
+    """Checks that the parts fit each other, decides how to execute, and sets everything up on the devices.
 
-    def session(chosen: Execution) -> Session:
-        return _set_up(algorithm, model, federation, sampling, work, settings, chosen)
+    Args:
+        room: place to leave, for a run that shares its program with runs on other partitions.
+        like: a session whose examples are taken over where they are the same.
+    """
+    _check_rates(task.algorithm)
+    _check_model(task.model, task.federation)
+    _check_settings(task.settings, task.model, task.federation)
+    _check_state(task.algorithm, task.model, task.federation, task.sampling)
+    load, settings = load_of(task), task.settings
+    params = jax.eval_shape(task.model.init, jax.random.key(0), task.federation.data.x_train[:1])
+    devices = execution.devices_for(load.places, settings.devices, nbytes(params))
+    room = room_for([task.federation]) if room is None else room
 
     def seconds(candidate: Execution) -> float:
-        trial = session(candidate)
+        trial = _set_up(task, candidate, room, like)
         return execution.timed(lambda: trial.advance(1, False))
 
-    chosen = execution.parse(settings.execution, places, devices) or execution.choose(load, devices, seconds)
-    return session(chosen)
+    chosen = execution.parse(settings.execution, load.places, devices)
+    return _set_up(task, chosen or execution.choose(load, devices, seconds), room, like)
 
 
-def _set_up(
-    algorithm: Algorithm,
-    model: Model,
-    federation: Federation,
-    sampling: Sampling,
-    work: LocalWork,
-    settings: Settings,
-    chosen: Execution,
-) -> Session:
-    mesh = platform.mesh(chosen.devices)
-    data, sizes = federation.data, federation.sizes
+def load_of(task: Task) -> execution.Load:
+    """What the choice of an execution depends on."""
+    data, workers = task.federation.data, task.federation.workers
+    return execution.Load(
+        task.model,
+        task.settings.precision,
+        task.work,
+        task.federation.sizes,
+        task.sampling.places(workers),
+        (data.x_train[:1], data.y_train[:1]),
+    )
+
+
+def links_of(settings: Settings, workers: int, profile: Any = None) -> Links:
+    """The workers' links and devices, from the settings alone or with a profile that they only name."""
+    return resolve(
+        workers,
+        settings.seed,
+        bandwidth=settings.bandwidth,
+        uplink=settings.uplink,
+        downlink=settings.downlink,
+        latency=settings.latency,
+        profile=settings.profile if profile is None else profile,
+    )
+
+
+def _set_up(task: Task, chosen: Execution, room: Room, like: Session | None) -> Session:
+    algorithm, federation, settings = task.algorithm, task.federation, task.settings
+    mesh, data = platform.mesh(chosen.devices), federation.data
     run_key = jax.random.key(settings.seed)
-    params = model.init(keys.init_key(run_key), jnp.asarray(data.x_train[:1]))
-    schedules = tuple(
-        (name, rate)
-        for name, rate in sorted(algorithm.rates.items())
-        if callable(rate) or isinstance(rate, PerStep)
-    )
-    passes = evaluation.Passes(
-        rows=EVALUATED_ROWS["cpu" if jax.devices()[0].platform == "cpu" else "gpu"],
-        gradient=settings.grad_norm,
-        workers=federation.workers if settings.worker_accuracy else 0,
-    )
-    plan = Plan(
-        algorithm=algorithm._replace(rates=()),  # type: ignore[arg-type]
-        schedules=schedules,
-        model=model,
-        precision=settings.precision,
-        work=work,
-        sampling=sampling,
-        workers=federation.workers,
-        rows=int(sizes[0]) if (sizes == sizes[0]).all() else None,
-        capacity=int(sizes.max()),
-        lanes=chosen.lanes,
-        turns=chosen.turns(sampling.places(federation.workers), nbytes(params)),
-        mesh=mesh,
-        passes=passes,
-    )
-    x, y, x_test, y_test = platform.replicate((data.x_train, data.y_train, data.x_test, data.y_test), mesh)
-    rows = (federation.order, federation.offsets, federation.sizes)
-    start = program(plan).start(params)
-    held = Held(x, y, *platform.replicate(rows, mesh))
+    params = task.model.init(keys.init_key(run_key), jnp.asarray(data.x_train[:1]))
+    plan = _plan(task, chosen, room, nbytes(params))
+    x, y, x_test, y_test = _examples_of(federation, plan, like)
+    rows = (padded(federation.order, room.held), federation.offsets, federation.sizes)
     rates = {
-        name: rate
+        name: jax.tree.map(jnp.float32, rate)
         for name, rate in algorithm.rates.items()
-        if not callable(rate) and not isinstance(rate, PerStep)
+        if not _is_schedule(rate)
     }
+    cost = round_cost(
+        algorithm,
+        task.model,
+        data.x_train[0],
+        data.y_train[0],
+        task.work,
+        settings.precision,
+        federation.workers,
+        federation.shared_bytes,
+    )
+    looked_at = evaluation.examples(federation, x, y, x_test, y_test, settings.worker_accuracy)
     return Session(
         plan=plan,
         program=program(plan),
         federation=federation,
-        held=held,
-        examples=platform.replicate(
-            evaluation.examples(federation, x, y, x_test, y_test, settings.worker_accuracy), mesh
-        ),
-        rates=platform.replicate({name: jnp.float32(rate) for name, rate in rates.items()}, mesh),
+        held=Held(x, y, *platform.replicate(rows, mesh)),
+        examples=platform.replicate(_roomy(looked_at, room), mesh),
+        rates=platform.replicate(rates, mesh),
         key=run_key,
-        state=platform.replicate(start, mesh),
-        cost=_round_cost(plan, algorithm, held, start),
+        state=platform.replicate(program(plan).start(params), mesh),
+        cost=cost,
+        clock=clock(plan, run_key, cost, task.links, federation.sizes, settings.worker_seconds),
     )
 
 
-def _round_cost(plan: Plan, algorithm: Algorithm, held: Held, state: RunState) -> RoundCost:
-    """Bytes of what goes down and what comes up, from the payload and the message themselves."""
+def _plan(task: Task, chosen: Execution, room: Room, message_bytes: int) -> Plan:
+    settings, workers = task.settings, task.federation.workers
+    passes = evaluation.Passes(
+        rows=EVALUATED_ROWS["cpu" if jax.devices()[0].platform == "cpu" else "gpu"],
+        gradient=settings.grad_norm,
+        workers=workers if settings.worker_accuracy else 0,
+    )
+    return Plan(
+        algorithm=task.algorithm._replace(rates=()),  # type: ignore[arg-type]
+        schedules=tuple(
+            (name, rate) for name, rate in sorted(task.algorithm.rates.items()) if _is_schedule(rate)
+        ),
+        model=task.model,
+        precision=settings.precision,
+        work=task.work,
+        sampling=task.sampling,
+        workers=workers,
+        rows=room.rows,
+        capacity=room.capacity,
+        lanes=chosen.lanes,
+        turns=chosen.turns(task.sampling.places(workers), message_bytes),
+        mesh=platform.mesh(chosen.devices),
+        passes=passes,
+    )
 
-    def message(state: RunState) -> Any:
-        ctx = Context(
-            state.t, objective(plan.model, plan.precision), plan.work, rates_at(algorithm.rates, state.t)
+
+def _is_schedule(rate: Any) -> bool:
+    """Whether a rate is code; all others are data."""
+    return callable(rate) or isinstance(rate, PerStep)
+
+
+def _examples_of(federation: Federation, plan: Plan, like: Session | None) -> Any:
+    """The examples on the devices: another session's where that has the same."""
+    data = federation.data
+    if like is not None and like.federation.data is data and like.plan.mesh == plan.mesh:
+        return like.held.x, like.held.y, like.examples.test.x, like.examples.test.y
+    return platform.replicate((data.x_train, data.y_train, data.x_test, data.y_test), plan.mesh)
+
+
+def _roomy(examples: evaluation.Examples, room: Room) -> evaluation.Examples:
+    """With rows of no weight up to the room's size."""
+
+    def pad(rows: evaluation.Weighted, size: int) -> evaluation.Weighted:
+        holder = padded(rows.holder, size) if len(rows.holder) else rows.holder
+        return rows._replace(
+            order=padded(rows.order, size), weights=padded(rows.weights, size), holder=holder
         )
-        data = WorkerData(held.x, held.y, held.order, 0, plan.capacity, plan.capacity, plan.capacity, 1)
-        own = jax.tree.map(lambda leaf: leaf[0], state.workers)
-        return algorithm.local(ctx, jax.random.key(0), algorithm.broadcast(state.server), own, data).message
 
-    down = jax.eval_shape(lambda s: algorithm.broadcast(s.server), state)
-    return RoundCost(uplink=nbytes(jax.eval_shape(message, state)), downlink=nbytes(down))
+    own = None if examples.own is None else pad(examples.own, room.tested)
+    # Rows that many workers hold are looked at once, so there are never more than the data has.
+    return examples._replace(train=pad(examples.train, min(room.held, len(examples.train.x))), own=own)
+
+
+def padded(array: np.ndarray, size: int) -> np.ndarray:
+    """With zeros up to that size."""
+    return array if len(array) == size else np.pad(array, (0, size - len(array)))
 
 
 def _check_rates(algorithm: Algorithm) -> None:
@@ -216,15 +257,16 @@ def _check_rates(algorithm: Algorithm) -> None:
             raise BadInput(
                 "server-lr: the server takes one step a round, so its rate depends on the round alone"
             )
-        if callable(rate) or isinstance(rate, PerStep) or not name.endswith("_lr"):
+        if _is_schedule(rate) or not name.endswith("_lr"):
             continue
-        if isinstance(rate, bool | str):
-            raise BadInput(
-                f"{name.replace('_', '-')} = {rate!r}: a learning rate must be a number or a function"
-            )
-        # As the float32 that it will be: 1e-60 is none.
-        if not 0 < np.float32(rate) < np.inf:
-            raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
+        for number in rate if isinstance(rate, Decaying) else (rate,):
+            if isinstance(number, bool | str):
+                raise BadInput(
+                    f"{name.replace('_', '-')} = {rate!r}: a learning rate must be a number or a function"
+                )
+            # As the float32 that it will be: 1e-60 is none.
+            if not 0 < np.float32(number) < np.inf:  # type: ignore[arg-type]
+                raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
 
 
 def _check_settings(settings: Settings, model: Model, federation: Federation) -> None:
@@ -244,9 +286,11 @@ def _check_settings(settings: Settings, model: Model, federation: Federation) ->
 def _check_state(algorithm: Algorithm, model: Model, federation: Federation, sampling: Sampling) -> None:
     """A worker drawn twice in a round would have two new states and one place to keep them."""
     params = jax.eval_shape(model.init, jax.random.key(0), federation.data.x_train[:1])
-    if sampling.repeats and jax.tree.leaves(jax.eval_shape(algorithm.init_worker, params)):
+    own = jax.tree.leaves(jax.eval_shape(algorithm.init_worker, params))
+    # What is addressed to one worker is a state of its own that the server keeps.
+    if sampling.repeats and (own or algorithm.address is not Algorithm._field_defaults["address"]):
         raise BadInput(
-            f"algorithm {algorithm.name} keeps a state with each worker, which sampling {sampling.name} leaves "
+            f"algorithm {algorithm.name} keeps a state for each worker, which sampling {sampling.name} leaves "
             f"undefined when a worker is drawn twice in a round: use without-replacement"
         )
 

@@ -1,7 +1,7 @@
-"""The run: blocks of rounds, evaluated, logged, checkpointed; taken up again where it stopped."""
+"""The run, simulated: what a person hands in is checked and set up, carried out, and handed back."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
@@ -13,24 +13,20 @@ import numpy as np
 from enlist.algorithms.core import Algorithm
 from enlist.algorithms.work import Epochs, LocalWork
 from enlist.engine import platform
-from enlist.engine.checkpoint import Checkpoints
-from enlist.engine.execution import Execution
-from enlist.engine.folder import RunFolder, refuse_if_used
-from enlist.engine.loop import blocks
-from enlist.engine.metrics import look
-from enlist.engine.progress import Display, Screen, silent
+from enlist.engine.crew import Alone
+from enlist.engine.loop import carry_out
+from enlist.engine.progress import Display, silent
 from enlist.engine.run import Run
-from enlist.engine.session import Session, open_session
-from enlist.engine.summary import Times, describe, summarize
-from enlist.errors import BadInput, Diverged
+from enlist.engine.session import links_of
+from enlist.engine.task import Task
+from enlist.engine.undertaking import Undertaking, undertake
+from enlist.errors import BadInput
+from enlist.links import digest
 from enlist.options import Settings
 from enlist.participation import sampling as strategies
 from enlist.participation.sampling import Sampling
 from enlist.problem.adapters import as_model
 from enlist.problem.federation import Federation
-
-# What may differ from the options that a run was begun with.
-MAY_CHANGE = {"rounds", "target", "devices"}
 
 
 def simulate(
@@ -60,125 +56,51 @@ def simulate(
         config: what `config.yaml` shall say; by default a description of the arguments.
         display: how progress is shown; `enlist.engine.progress.live` draws it on a terminal.
         tensorboard: also write TensorBoard event files into `out`.
-        settings: `rounds`, `seed`, `eval_every`, `target`, `precision`, `execution`, ...: see `Settings`.
+        settings: `rounds`, `seed`, `eval_every`, `target`, `precision`, `execution`, ...: see `Settings`. `profile`
+            may also be a mapping of arrays over the workers; `config.yaml` then keeps a digest of it.
 
     Returns:
         The finished run. Raises `Diverged` if it turned non-finite, `KeyboardInterrupt` after Ctrl-C; the last
         good state is then in `out/checkpoints`.
     """
+    profile = _own_profile(settings)
     options = _settings(settings)
     platform.prepare(options.deterministic)
-    model = as_model(model)
     strategy = cohort if isinstance(cohort, Sampling) else strategies.without_replacement(_whole(cohort))
     if not isinstance(local, LocalWork):
         raise BadInput(f"local = {local!r}: give Epochs(E, batch) or Steps(K, batch)")
-    folder = RunFolder(Path(out)) if out is not None else None
-    if folder is not None and not resume:
-        refuse_if_used(folder.path)
-    began = time.perf_counter()
-    session = open_session(algorithm, model, federation, strategy, local, options)
-    config = describe(session, options) if config is None else config | _resolved(session)
-    metrics: list[dict[str, Any]] = []
-    if folder is not None and resume:
-        _refuse_changes(folder, config)
-        metrics = _take_up(folder, session, options)
-        folder.rewrite_config(config)
-        _complete(folder, session, options, metrics)
-    elif folder is not None:
-        folder.create(config, federation)
-    first = int(session.state.t)
-    session.advance(0, False)
-    compiled = time.perf_counter() - began
-    with display(options.rounds) as show, _tracker(folder, tensorboard) as track:
-        stopped = _carry_out(session, options, folder, metrics, show, track)
-    final = metrics[-1] if metrics else look(session, options)
-    times = Times(time.perf_counter() - began, compiled, int(session.state.t) - first)
-    facts = summarize(session, options, metrics, final, _status(stopped), times)
-    run = Run(session.params(), metrics, facts, config, session, folder.path if folder else None)
-    if folder is not None:
-        folder.finish(facts, run.params)
-    if stopped is not None:
-        raise stopped
-    return run
+    links = links_of(options, federation.workers, profile)
+    task = Task(algorithm, as_model(model), federation, strategy, local, options, links)
+    run = undertake(task, None if out is None else Path(out), resume=resume, config=config)
+    return conclude(run, display, tensorboard)
 
 
-def _carry_out(
-    session: Session,
-    options: Settings,
-    folder: RunFolder | None,
-    metrics: list[dict[str, Any]],
-    show: Screen,
-    track: Callable[[dict[str, Any]], None],
-) -> Diverged | KeyboardInterrupt | None:
-    """Runs to the end, adding to `metrics`; returns what ended it early, if anything did."""
-    show.start(int(session.state.t), metrics[-1] if metrics else None)
-    try:
-        for block in blocks(session, options, folder):
-            if block.line is not None:
-                metrics.append(block.line)
-                track(block.line)
-            show.update(block.t, block.line)
-    except (Diverged, KeyboardInterrupt) as stop:
-        return stop
-    return None
-
-
-def _status(stopped: Diverged | KeyboardInterrupt | None) -> str:
-    if stopped is None:
-        return "done"
-    return "diverged" if isinstance(stopped, Diverged) else "interrupted"
-
-
-def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dict[str, Any]]:
-    """Puts the newest checkpoint's state into the session and drops what was logged after it.
-
-    Also the line of what was to be the last round, where a longer run would not have evaluated it.
-    """
-    checkpoints = Checkpoints(folder.checkpoints)
-    try:
-        done = checkpoints.latest()
-        if done is None:
-            return folder.rewind(0)
-        if done > options.rounds:
-            raise BadInput(
-                f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
-            )
-        session.put(checkpoints.restore(session.state))
-        return folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
-    finally:
-        checkpoints.close()
-
-
-def _complete(folder: RunFolder, session: Session, options: Settings, metrics: list[dict[str, Any]]) -> None:
-    """Evaluates a last round that became the last only now, and so was not evaluated when it was run."""
-    t = int(session.state.t)
-    if t == options.rounds > 0 and (not metrics or metrics[-1]["round"] != t):
-        cohort = sorted(one.worker for one in session.drawn(t - 1))
-        metrics.append(look(session, options) | {"cohort": cohort, "delta_norm": None})
-        folder.append(metrics[-1])
-
-
-def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
-    before = folder.config()
-    for name in sorted(before.keys() | config.keys()):
-        if name not in MAY_CHANGE and before.get(name) != config.get(name):
-            option = name.replace("_", "-")
-            raise BadInput(
-                f"resume {folder.path}: {option} is {config.get(name)!r} now but was {before.get(name)!r}; "
-                f"only {' and '.join(sorted(MAY_CHANGE))} may change"
-            )
-
-
-def _resolved(session: Session) -> dict[str, Any]:
-    """What `auto` came to: kept, so that a resumed or repeated run is cut the same way, on however many devices."""
-    chosen = Execution(session.plan.lanes, session.plan.devices)
-    return {"execution": chosen.name(session.plan.sampling.places(session.plan.workers))}
+def conclude(run: Undertaking, display: Callable[[int], Display] = silent, tensorboard: bool = False) -> Run:
+    """Takes one run to its end; raises what stopped it, after writing down how far it came."""
+    crew = Alone(run.session)
+    crew.advance(0, False)
+    run.compiled = time.perf_counter() - run.began
+    with display(run.settings.rounds) as show, _tracker(run, tensorboard) as track:
+        carry_out(crew, [run], show, track)
+    made = run.finish()
+    if run.stopped is not None:
+        raise run.stopped
+    return made
 
 
 def _whole(cohort: Any) -> int:
     if isinstance(cohort, bool) or not isinstance(cohort, Integral):
         raise BadInput(f"cohort = {cohort!r}: give a whole number, or a strategy of enlist.sampling")
     return int(cohort)
+
+
+def _own_profile(settings: dict[str, Any]) -> Mapping[str, Any] | None:
+    """Takes a profile of arrays out of the settings and leaves its digest, which a configuration can hold."""
+    profile = settings.get("profile")
+    if not isinstance(profile, Mapping):
+        return None
+    settings["profile"] = f"given:{digest(profile)}"
+    return profile
 
 
 def _settings(given: dict[str, Any]) -> Settings:
@@ -193,11 +115,11 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 
 @contextmanager
-def _tracker(folder: RunFolder | None, tensorboard: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    if folder is None or not tensorboard:
+def _tracker(run: Undertaking, tensorboard: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    if run.folder is None or not tensorboard:
         yield lambda line: None
         return
     from enlist.engine.tracking import tensorboard_writer
 
-    with tensorboard_writer(folder.path) as write:
+    with tensorboard_writer(run.folder.path) as write:
         yield write

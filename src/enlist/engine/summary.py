@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from enlist import __version__
+from enlist.algorithms.core import Decaying
 from enlist.algorithms.work import Epochs
 from enlist.engine import platform
 from enlist.engine.execution import Execution
 from enlist.engine.run import first_round
 from enlist.engine.session import Session
+from enlist.links import file_digest
 from enlist.options import Settings, flatten
 from enlist.problem.models import count
 
@@ -47,10 +49,11 @@ def summarize(
         "metric": metric,
         "final": {name: value for name, value in final.items() if name != "cohort"},
         "best": {key: best[key], "round": best["round"]},
-        "target": None if options.target is None else _to_target(session, options, metrics, key),
+        "target": None if options.target is None else _to_target(session, options.target, metrics, key),
         "parameters": count(session.params()),
         "uplink_bytes": session.cost.uplink,
         "downlink_bytes": session.cost.downlink,
+        "setup_bytes": session.cost.setup,
         "comm_mib": session.cost.mebibytes(rounds),
         "wall_seconds": round(times.wall, 3),
         "compile_seconds": round(times.compile, 3),
@@ -63,18 +66,16 @@ def summarize(
     }
 
 
-def _to_target(
-    session: Session, options: Settings, metrics: list[dict[str, Any]], key: str
-) -> dict[str, Any]:
-    assert options.target is not None
-    reached = first_round(metrics, key, options.target)
-    if reached is None:
-        return {"value": options.target, "rounds": None, "comm_mib": None, "seconds": None}
+def _to_target(session: Session, target: float, metrics: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    reached = first_round(metrics, key, target)
+    spent = None if reached is None else session.clock.spent(reached)
     return {
-        "value": options.target,
+        "value": target,
         "rounds": reached,
-        "comm_mib": session.cost.mebibytes(reached),
-        "seconds": session.cost.seconds(reached, options.bandwidth, options.worker_seconds),
+        "comm_mib": None if reached is None else session.cost.mebibytes(reached),
+        "seconds": None if spent is None else spent.seconds,
+        "compute_seconds": None if spent is None else spent.compute,
+        "communication_seconds": None if spent is None else spent.communication,
     }
 
 
@@ -82,6 +83,11 @@ def versions() -> dict[str, str]:
     """Of Python and of the packages that decide the numbers."""
     known = {"enlist": __version__, "python": host.python_version()}
     return known | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def as_typed(number: Any) -> float:
+    """0.1, not the nearest float32 in sixteen digits."""
+    return float(str(np.float32(number)))
 
 
 def describe(session: Session, options: Settings) -> dict[str, Any]:
@@ -92,11 +98,18 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
     """
     plan, federation = session.plan, session.federation
     chosen = Execution(plan.lanes, plan.devices)
-    # As it was typed: 0.1, not the nearest float32 in sixteen digits.
-    rates = {name: float(str(np.float32(rate))) for name, rate in session.rates.items()}
+    rates: dict[str, float] = {}
+    for name, rate in session.rates.items():
+        first, *decay = map(as_typed, rate) if isinstance(rate, Decaying) else [as_typed(rate)]
+        rates |= {name: first} | {name.replace("_lr", "_decay"): rounds for rounds in decay}
     schedules = {name: getattr(rate, "__name__", "schedule") for name, rate in plan.schedules}
     work = plan.work
-    local = {"local_epochs": work.epochs} if isinstance(work, Epochs) else {"local_steps": work.steps}
+    local: dict[str, Any] = (
+        {"local_epochs": work.epochs} if isinstance(work, Epochs) else {"local_steps": work.steps}
+    )
+    if work.later:
+        local["local_schedule"] = ",".join(f"{t}:{amount}" for t, amount in work.later)
+    table = file_digest(options.profile)
     return {
         "begun_from": "python",
         "dataset": federation.name,
@@ -111,5 +124,6 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
         **local,
         "batch": plan.work.batch,
         **flatten(options),
+        **({} if table is None else {"profile_sha256": table}),
         "execution": chosen.name(plan.sampling.places(plan.workers)),
     }

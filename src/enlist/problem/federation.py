@@ -1,5 +1,6 @@
 """Who holds what: flat example arrays, and for each worker the rows that are its own."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -7,6 +8,9 @@ import numpy as np
 
 from enlist.errors import BadInput
 from enlist.problem.dataset import Dataset
+
+# Examples that a fingerprint reads: all of them would take longer than many a run.
+SAMPLED_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,18 @@ class Federation:
 
     Args:
         data: the examples.
-        train: which training rows each worker holds; every worker holds at least one, no row has two holders.
+        train: which training rows each worker holds; every worker holds at least one, and no row has two holders
+            unless it is common.
         test: which test rows are each worker's own, for accuracy by worker; None where there are none.
         partition: how it was dealt, in the words of the command line.
+        common: training rows that may be with many workers, as `partition.share` gives them; None for none.
     """
 
     data: Dataset
     train: Holding
     test: Holding | None = None
     partition: str = "given"
+    common: np.ndarray | None = None
     left_over: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,11 +71,14 @@ class Federation:
             )
         if len(order) and (order.min() < 0 or order.max() >= rows):
             raise BadInput(f"{self.data.name}: a worker is given a row outside [0, {rows - 1}]")
-        if len(np.unique(order)) != len(order):
+        held, holders = np.unique(order, return_counts=True)
+        if not np.isin(held[holders > 1], self._common).all():
             raise BadInput(
                 f"{self.data.name}: a training row has two holders: each row belongs to one worker"
             )
-        object.__setattr__(self, "left_over", rows - len(order))
+        if len(self._common) and len(np.unique(self.train.holder() * np.int64(rows) + order)) < len(order):
+            raise BadInput(f"{self.data.name}: a worker holds a training row twice")
+        object.__setattr__(self, "left_over", rows - len(held))
 
     @property
     def workers(self) -> int:
@@ -99,6 +109,30 @@ class Federation:
     def name(self) -> str:
         """The data set's name."""
         return self.data.name
+
+    @property
+    def _common(self) -> np.ndarray:
+        return np.zeros(0, np.int64) if self.common is None else self.common
+
+    @property
+    def shared_rows(self) -> int:
+        """How many common rows a worker holds, at most."""
+        shared = np.isin(self.order, self._common)
+        return int(np.bincount(self.train.holder()[shared]).max(initial=0))
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of the common rows that a worker is sent, as its examples lie in memory."""
+        return self.shared_rows * sum(part[0].nbytes for part in (self.data.x_train, self.data.y_train))
+
+    def fingerprint(self) -> str:
+        """A name for who holds which rows of what data; of the examples only a few are read."""
+        x, y = self.data.x_train, self.data.y_train
+        some = np.unique(np.linspace(0, len(x) - 1, SAMPLED_ROWS).astype(np.int64))
+        hashed = hashlib.sha256(repr([x.shape, str(x.dtype), y.shape, str(y.dtype)]).encode())
+        for part in (self.order, self.offsets, self.sizes, x[some], y[some]):
+            hashed.update(np.ascontiguousarray(part).tobytes())
+        return hashed.hexdigest()
 
     def class_counts(self, workers: int | None = None) -> np.ndarray | None:
         """How many rows of each class the first `workers` workers hold; None for regression."""

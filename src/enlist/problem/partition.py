@@ -11,6 +11,7 @@ import numpy as np
 from enlist.errors import BadInput, unknown
 from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation, Holding
+from enlist.problem.sharing import share as share
 
 # Separate streams for train and test rows, so that neither's size changes the other's deal.
 TRAIN, TEST, PLAN = 0, 1, 2
@@ -214,9 +215,9 @@ def _deal_shares(
 def _split_classes(rng: np.random.Generator, labels: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
     """Each class cut at the cumulated shares (classes x workers); a worker's pieces joined."""
     parts: list[list[np.ndarray]] = [[] for _ in range(shares.shape[1])]
-    for c, share in enumerate(shares):
+    for c, part in enumerate(shares):
         rows = rng.permutation(np.flatnonzero(labels == c))
-        cuts = np.round(np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
+        cuts = np.round(np.cumsum(part)[:-1] * len(rows)).astype(np.int64)
         for worker, piece in enumerate(np.split(rows, cuts)):
             parts[worker].append(piece)
     return [np.concatenate(pieces) for pieces in parts]

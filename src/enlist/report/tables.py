@@ -104,9 +104,15 @@ def phrases(run: RunRecord) -> list[str]:
 
 def sentence(runs: Sequence[RunRecord]) -> str:
     """What the runs have in common, in one line; of a single run, everything."""
-    shared = [phrase for phrase in phrases(runs[0]) if all(phrase in phrases(run) for run in runs[1:])]
+    shared = shared_phrases(runs)
     lead = "" if len(runs) == 1 else f"{len(runs)} runs: " if shared else f"{len(runs)} runs"
     return (lead + ", ".join(shared)) or runs[0].name
+
+
+def shared_phrases(runs: Sequence[RunRecord]) -> list[str]:
+    """The phrases that are true of all the runs."""
+    told = [phrases(run) for run in runs]
+    return [phrase for phrase in told[0] if all(phrase in others for others in told[1:])]
 
 
 def cost_rows(runs: Sequence[RunRecord]) -> list[list[str]]:
@@ -132,6 +138,8 @@ def partition_facts(part: dict[str, Any]) -> str:
         low, high = sizes.get("min"), sizes.get("max")
         among = f"{plain(low)} to {plain(high)} each, median {plain(sizes.get('median'))}"
         said.append(f"{plain(low)} each" if low == high else among)
+    if part.get("shared_rows"):
+        said.append(f"{_count(part['shared_rows'])} of each worker's are shared")
     said.append(f"{_count(part['left_over'])} rows left over" if part.get("left_over") else "none left over")
     shown = len(part.get("class_counts") or part.get("worker_sizes") or [])
     more = f" The first {shown:,} workers are drawn." if shown < number(part.get("workers")) else ""
@@ -181,15 +189,23 @@ def html_facts(rows: Sequence[Sequence[str]]) -> str:
 
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], strong: int = 0) -> str:
-    """The rows as an HTML table, everything in them escaped; the first `strong` rows are set off."""
+    """The rows as an HTML table, everything in them escaped; the first `strong` rows are set off.
+
+    Lines after the first of a cell are remarks, set smaller.
+    """
     lines = []
     for index, (first, *rest) in enumerate(rows):
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
+        cells = "".join(f"<td>{_html_cell(cell)}</td>" for cell in rest)
         mark = ' class="apart"' if index < strong else ""
-        lines.append(f"<tr{mark}><th>{html.escape(first)}</th>{cells}</tr>")
+        lines.append(f"<tr{mark}><th>{_html_cell(first)}</th>{cells}</tr>")
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heads)
     top = f"<thead><tr>{head}</tr></thead>" if heads else ""
     return f'<div class="wide"><table>{top}<tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _html_cell(cell: str) -> str:
+    first, *remarks = html.escape(cell).split("\n")
+    return first + "".join(f"<small>{remark}</small>" for remark in remarks)
 
 
 def target_text(end: Outcome) -> str:

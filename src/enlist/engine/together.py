@@ -1,0 +1,114 @@
+"""Several runs that share a shape: one compiled program for all of them.
+
+On an accelerator they run side by side, as many at once as memory holds. On a CPU, where batching gains nothing, they
+run in turn, each exactly as it would alone; the program is still compiled once.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from enlist.cost import nbytes
+from enlist.engine import execution, platform
+from enlist.engine.crew import Alone, SideBySide
+from enlist.engine.loop import carry_out
+from enlist.engine.progress import Display, silent
+from enlist.engine.run import Run
+from enlist.engine.session import load_of
+from enlist.engine.task import Room, Task, room_for
+from enlist.engine.undertaking import Undertaking, undertake
+
+
+class Job(NamedTuple):
+    """One of the runs: what to run, the folder to leave it in, and what its `config.yaml` shall say."""
+
+    task: Task
+    out: Path | None = None
+    config: dict[str, Any] | None = None
+
+
+def simulate_together(
+    jobs: Sequence[Job],
+    *,
+    room: Room | None = None,
+    side_by_side: bool | None = None,
+    display: Callable[[int], Display] = silent,
+) -> list[Run]:
+    """Carries out runs of one algorithm, model and amount of work that differ in seed, rates or partition.
+
+    A run that diverges ends as such, and the others go on. A job whose folder already holds its run is taken up
+    again. After Ctrl-C all are kept for that, and KeyboardInterrupt is raised.
+
+    Args:
+        room: place to leave for partitions of later jobs; by default for those of these jobs.
+        side_by_side: by default on accelerators.
+    """
+    if side_by_side is None:
+        side_by_side = jax.devices()[0].platform != "cpu"
+    room = room_for([job.task.federation for job in jobs]) if room is None else room
+    made: list[Run] = []
+    for part in _parts(jobs, _at_once(jobs) if side_by_side else 1):
+        runs = list(_begun(part, room))
+        _carry_out(runs, display)
+        made += [each.finish() for each in runs]
+        for each in runs:
+            if isinstance(each.stopped, KeyboardInterrupt):
+                raise each.stopped
+    return made
+
+
+def _parts(jobs: Sequence[Job], at_once: int) -> Iterator[Sequence[Job]]:
+    """Of about equal size: 24 jobs of which 20 find room are better run 12 and 12."""
+    parts = -(-len(jobs) // at_once)
+    each = -(-len(jobs) // parts)
+    return (jobs[i : i + each] for i in range(0, len(jobs), each))
+
+
+def _begun(jobs: Sequence[Job], room: Room) -> Iterator[Undertaking]:
+    like = None
+    for job in jobs:
+        resume = job.out is not None and (job.out / "config.yaml").exists()
+        run = undertake(job.task, job.out, resume=resume, config=job.config, room=room, like=like)
+        like = run.session
+        yield run
+
+
+def _carry_out(runs: list[Undertaking], display: Callable[[int], Display]) -> None:
+    with display(runs[0].settings.rounds) as show:
+        level = max(int(each.session.state.t) for each in runs)
+        for each in runs:
+            if int(each.session.state.t) < level or len(runs) == 1:
+                # A kill may have come between the checkpoints of two runs.
+                carry_out(Alone(each.session), [each], show, until=level if len(runs) > 1 else None)
+        for group in _alike([each for each in runs if each.stopped is None and len(runs) > 1]):
+            crew = SideBySide([each.session for each in group]) if len(group) > 1 else Alone(group[0].session)
+            crew.advance(0, False)
+            for each in group:
+                each.compiled = time.perf_counter() - each.began
+            carry_out(crew, group, show)
+
+
+def _alike(runs: Sequence[Undertaking]) -> list[list[Undertaking]]:
+    """Those that one program can run: of equal plans and shapes."""
+    groups: dict[Any, list[Undertaking]] = {}
+    for each in runs:
+        session = each.session
+        shapes = jax.tree.map(lambda a: (a.shape, str(a.dtype)), (session.held, session.examples))
+        groups.setdefault((session.plan, str(shapes)), []).append(each)
+    return list(groups.values())
+
+
+def _at_once(jobs: Sequence[Job]) -> int:
+    """How many find room side by side in an accelerator's memory."""
+    limit, task = platform.memory_bytes(), jobs[0].task
+    if limit is None:
+        return len(jobs)
+    load = load_of(task)
+    x = jax.ShapeDtypeStruct((1, *load.example[0].shape[1:]), load.example[0].dtype)
+    params = jax.eval_shape(task.model.init, jax.random.key(0), x)
+    own = nbytes(jax.eval_shape(task.algorithm.init_worker, params)) * task.federation.workers
+    one = load.places * execution.lane_bytes(load) + 3 * own
+    return max(1, min(len(jobs), int(execution.MEMORY_SHARE * limit / one)))

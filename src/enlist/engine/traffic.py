@@ -1,0 +1,67 @@
+"""What an algorithm sends, counted from its own messages without computing any of them."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from enlist.algorithms.core import Algorithm, Context, Probed, WorkerData, rates_at
+from enlist.algorithms.work import LocalWork, Steps
+from enlist.cost import RoundCost, nbytes
+from enlist.problem.models import Model
+from enlist.problem.objective import objective
+
+ONE_STEP = Steps(1, 1)
+
+
+class Sent(NamedTuple):
+    """All that travels between the server and one worker."""
+
+    before: Any
+    down: Any
+    up: Any
+
+
+def round_cost(
+    algorithm: Algorithm,
+    model: Model,
+    x: Any,
+    y: Any,
+    work: LocalWork = ONE_STEP,
+    precision: str = "float32",
+    workers: int = 1,
+    shared: int = 0,
+) -> RoundCost:
+    """The bytes of a round, from shapes alone: nothing is computed or compiled.
+
+    Args:
+        x, y: one example and what is to be predicted for it, or anything of their shape and type, such as
+            `jax.ShapeDtypeStruct((28, 28, 1), "float32")`.
+        work: what a worker does in a round.
+        workers: m.
+        shared: bytes of the examples that a worker is sent before the first round.
+    """
+
+    def travels(x: Any, y: Any) -> Sent:
+        t, key = jnp.int32(0), jax.random.key(0)
+        params = model.init(key, x)
+        server, own = algorithm.init_server(params, workers), algorithm.init_worker(params)
+        replica = algorithm.replica(server)
+        ctx = Context(t, objective(model, precision), work, rates_at(algorithm.rates, t), replica)
+        data = WorkerData(x, y, jnp.zeros(1, jnp.int32), 0, 1, 1, 1, 1)
+        payload, probe = algorithm.broadcast(server), ()
+        if algorithm.probe is not None:
+            probe = algorithm.probe(ctx, key, algorithm.address(payload, t), own, data).message
+            # The cohort's mean probe, as large as one probe, goes down too.
+            payload = Probed(payload, probe)
+        mine = algorithm.address(payload, t)
+        return Sent(replica, mine, (probe, algorithm.local(ctx, key, mine, own, data).message))
+
+    one = [jax.ShapeDtypeStruct((1, *each.shape), each.dtype) for each in (x, y)]
+    sent = jax.eval_shape(travels, *one)
+    return RoundCost(
+        uplink=nbytes(sent.up),
+        downlink=nbytes(sent.down),
+        setup=nbytes(sent.before) + shared,
+        exchanges=1 if algorithm.probe is None else 2,
+    )

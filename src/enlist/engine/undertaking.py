@@ -1,0 +1,175 @@
+"""One run from its folder to its outcome: begun or taken up again, noted down as it goes, finished."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from enlist.engine.checkpoint import Checkpoints
+from enlist.engine.execution import Execution
+from enlist.engine.folder import RunFolder, refuse_if_used
+from enlist.engine.metrics import look
+from enlist.engine.run import Run
+from enlist.engine.session import Session, open_session
+from enlist.engine.summary import Times, describe, summarize
+from enlist.engine.task import Room, Task
+from enlist.errors import BadInput, Diverged
+from enlist.options import Settings
+
+# What may differ from the options that a run was begun with.
+MAY_CHANGE = {"rounds", "target", "devices"}
+
+
+@dataclass
+class Undertaking:
+    """A run under way.
+
+    Args:
+        metrics: a line for each evaluated round so far, those of earlier sittings included.
+        first: the round that this sitting began with.
+        stopped: what ended it before its last round.
+    """
+
+    session: Session
+    settings: Settings
+    config: dict[str, Any]
+    folder: RunFolder | None
+    metrics: list[dict[str, Any]]
+    first: int
+    began: float
+    compiled: float = 0.0
+    stopped: Diverged | KeyboardInterrupt | None = None
+    _checkpoints: Checkpoints | None = field(default=None, repr=False)
+
+    def note(self, line: dict[str, Any]) -> None:
+        """Keeps the metrics of a round; they are on disk when this returns."""
+        self.metrics.append(line)
+        if self.folder is not None:
+            self.folder.append(line)
+
+    def keep(self) -> None:
+        """Saves the session's state."""
+        if self.folder is None:
+            return
+        if self._checkpoints is None:
+            self._checkpoints = Checkpoints(self.folder.checkpoints)
+        self._checkpoints.save(self.session.state)
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+            self._checkpoints = None
+
+    def finish(self) -> Run:
+        """Writes down how it ended."""
+        session = self.session
+        final = self.metrics[-1] if self.metrics else look(session)
+        times = Times(time.perf_counter() - self.began, self.compiled, int(session.state.t) - self.first)
+        facts = summarize(session, self.settings, self.metrics, final, self._status(), times)
+        place = None if self.folder is None else self.folder.path
+        run = Run(session.params(), self.metrics, facts, self.config, session, place)
+        if self.folder is not None:
+            self.folder.finish(facts, run.params)
+        return run
+
+    def _status(self) -> str:
+        if self.stopped is None:
+            return "done"
+        return "diverged" if isinstance(self.stopped, Diverged) else "interrupted"
+
+
+def undertake(
+    task: Task,
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    config: dict[str, Any] | None = None,
+    room: Room | None = None,
+    like: Session | None = None,
+) -> Undertaking:
+    """Sets a run up, in a new folder or in the one that it left.
+
+    Args:
+        config: what `config.yaml` shall say; by default a description of the task.
+        room, like: see `open_session`.
+    """
+    folder = RunFolder(out) if out is not None else None
+    if folder is not None and not resume:
+        refuse_if_used(folder.path)
+    began = time.perf_counter()
+    session = open_session(task, room, like)
+    config = describe(session, task.settings) if config is None else config | _resolved(session)
+    metrics: list[dict[str, Any]] = []
+    if folder is not None and resume:
+        _refuse_changes(folder, config)
+        _refuse_other_rows(folder, session)
+        metrics = _take_up(folder, session, task.settings)
+        folder.rewrite_config(config)
+        _complete(folder, session, task.settings, metrics)
+    elif folder is not None:
+        folder.create(config, task.federation)
+    # Where workers differ this compiles: part of setting up, not of the rounds.
+    session.clock.spent(min(1, task.settings.rounds))
+    return Undertaking(session, task.settings, config, folder, metrics, int(session.state.t), began)
+
+
+def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dict[str, Any]]:
+    """Puts the newest checkpoint's state into the session and drops what was logged after it.
+
+    Also the line of what was to be the last round, where a longer run would not have evaluated it.
+    """
+    checkpoints = Checkpoints(folder.checkpoints)
+    try:
+        done = checkpoints.latest()
+        if done is None:
+            return folder.rewind(0)
+        if done > options.rounds:
+            raise BadInput(
+                f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
+            )
+        session.put(checkpoints.restore(session.state))
+        return folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
+    finally:
+        checkpoints.close()
+
+
+def _complete(folder: RunFolder, session: Session, options: Settings, metrics: list[dict[str, Any]]) -> None:
+    """Evaluates a last round that became the last only now, and so was not evaluated when it was run."""
+    t = int(session.state.t)
+    if t == options.rounds > 0 and (not metrics or metrics[-1]["round"] != t):
+        cohort = sorted(one.worker for one in session.drawn(t - 1))
+        metrics.append(look(session) | {"cohort": cohort, "delta_norm": None})
+        folder.append(metrics[-1])
+
+
+def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
+    before = folder.config()
+    for name in sorted(before.keys() | config.keys()):
+        if name not in MAY_CHANGE and before.get(name) != config.get(name):
+            option = name.replace("_", "-")
+            raise BadInput(
+                f"resume {folder.path}: {option} is {config.get(name)!r} now but was {before.get(name)!r}; "
+                f"only {' and '.join(sorted(MAY_CHANGE))} may change"
+            )
+
+
+def _refuse_other_rows(folder: RunFolder, session: Session) -> None:
+    if folder.fingerprint() in (None, session.federation.fingerprint()):
+        return
+    reason = "its rows, or who holds them, are others"
+    if jax.tree.leaves(session.state.workers):
+        name = session.plan.algorithm.name
+        reason = f"the states that {name} kept with the workers belong to rows that they no longer hold"
+    raise BadInput(
+        f"resume {folder.path}: the federation is not the one that this run was begun with: {reason}; give the same "
+        "one, or begin a new run"
+    )
+
+
+def _resolved(session: Session) -> dict[str, Any]:
+    """What `auto` came to: kept, so that a resumed or repeated run is cut the same way, on however many devices."""
+    chosen = Execution(session.plan.lanes, session.plan.devices)
+    return {"execution": chosen.name(session.plan.sampling.places(session.plan.workers))}

@@ -1,0 +1,214 @@
+"""`enlist compare`: from options to several methods run to one target."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from enlist.algorithms.core import Algorithm
+from enlist.engine import platform, progress
+from enlist.engine.folder import read_config, write_config
+from enlist.engine.session import links_of
+from enlist.engine.task import Task
+from enlist.errors import BadInput
+from enlist.launch import methods
+from enlist.launch.problem import check_work, cohort, deal, file_hashes, model
+from enlist.launch.run import check_folder, check_names, complete_config, memory_explained
+from enlist.options import (
+    AlgorithmOptions,
+    CompareOptions,
+    CompareOutput,
+    MethodOptions,
+    RunOptions,
+    flatten,
+    numbers,
+)
+from enlist.participation.sampling import Sampling
+from enlist.problem import datasets
+from enlist.problem.federation import Federation
+from enlist.problem.models import Model
+from enlist.report.comparison import Comparison
+from enlist.studies.compare import Candidate, Entrant, Plan, compare
+from enlist.words import typed
+
+# A method's own options follow it: fedprox+mu=0.1
+OWN = re.compile(r"\+(?=[A-Za-z][A-Za-z0-9_-]*=)")
+DEFAULT_SHARE = 4
+
+
+class Typed(NamedTuple):
+    """One method as typed, and the options of each of its candidates."""
+
+    label: str
+    candidates: list[tuple[AlgorithmOptions, MethodOptions]]
+
+
+class Common(NamedTuple):
+    """What all runs of a comparison share, or take by their seed."""
+
+    options: RunOptions
+    federations: dict[int, Federation]
+    model: Model
+    sampling: Sampling
+    hashes: dict[str, Any]
+
+
+def launch_compare(
+    options: CompareOptions, out: Path, *, live: bool, measure: bool, hashes: dict[str, Any] | None = None
+) -> Comparison:
+    """Carries out `enlist compare`. Everything is checked before the folder `out` is made or touched.
+
+    Args:
+        live: whether to draw progress.
+        measure: whether a worker's computing is to be measured; otherwise it is what the settings say.
+        hashes: of the files that the options name, where these must still be what they were.
+    """
+    settings, asked = options.settings, options.comparison
+    platform.prepare(settings.deterministic)
+    _check_goal(options)
+    check_names(options.problem, options.participation, settings)
+    entrants = [*read_methods(options)]
+    algorithms = {
+        label: [methods.algorithm(*candidate) for candidate in candidates] for label, candidates in entrants
+    }
+    if options.output.resume is None:
+        check_folder(out)
+    found = file_hashes(options.problem, settings.profile, hashes or {})
+    seeds = range(settings.seed, settings.seed + asked.seeds)
+    common = _common(options, seeds, found)
+    config = _config(options, common) | found
+    if options.output.resume is None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_config(out / "config.yaml", config)
+    elif read_config(out / "config.yaml") != config:
+        raise BadInput(
+            f"resume {out}: the options are not those it was begun with; begin anew in another folder"
+        )
+    assert settings.target is not None
+    plan = Plan(settings.target, seeds, seeds.stop, _tune_rounds(options), measure)
+    field = [
+        Entrant(
+            label, [_candidate(common, *pair) for pair in zip(candidates, algorithms[label], strict=True)]
+        )
+        for label, candidates in entrants
+    ]
+    shown: Callable[[str], Any] = (
+        partial(partial, progress.live_with) if live else lambda label: progress.silent
+    )
+    with memory_explained():
+        return compare(field, plan, out, shown)
+
+
+def read_methods(options: CompareOptions) -> Iterator[Typed]:
+    """The methods typed, each with every rate that it may take; options that none of them has are refused."""
+    labels = [text.strip() for text in options.comparison.algorithms.split(",")]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise BadInput(f"algorithms: {twice!r} is there twice")
+    plain = [OWN.split(label)[0] for label in labels]
+    shared = {name: value for name, value in vars(options.method).items() if value is not None}
+    everywhere = {*methods.COMMON_OPTIONS}
+    for name, value in shared.items():
+        if name not in everywhere and not any(name in methods.takes(each) for each in plain):
+            raise BadInput(
+                f"{name.replace('_', '-')} = {value}: no method of {', '.join(plain)} has such an option"
+            )
+    for label, name in zip(labels, plain, strict=True):
+        known = methods.takes(name)
+        own = _own_options(label)
+        given = {each: value for each, value in shared.items() if each in known} | own
+        rates = [
+            [own[each]]
+            if each in own
+            else numbers(each, getattr(options.comparison, each))
+            if each in known
+            else []
+            for each in ("worker_lr", "server_lr")
+        ]
+        method = MethodOptions(
+            **{each: given[each] for each in given if each in MethodOptions.__dataclass_fields__}
+        )
+        pairs = itertools.product(rates[0], rates[1] or [None])
+        yield Typed(label, [(AlgorithmOptions(name, *pair), method) for pair in pairs])
+
+
+def _own_options(label: str) -> dict[str, Any]:
+    pairs = OWN.split(label)[1:]
+    own = typed(RunOptions, [f"--{pair}" for pair in pairs])[0]
+    allowed = {*MethodOptions.__dataclass_fields__, "worker_lr", "server_lr"}
+    if stranger := next((each for each in own if each not in allowed), None):
+        raise BadInput(
+            f"algorithms: {label}: {stranger.replace('_', '-')} is the same for all methods of a comparison"
+        )
+    return own
+
+
+def _check_goal(options: CompareOptions) -> None:
+    target = options.settings.target
+    if target is None:
+        raise BadInput("compare: say what is to be reached, for instance --target 0.9")
+    if not 0 < target < 1:
+        raise BadInput(f"target = {target:g}: give a share between 0 and 1, for instance 0.9")
+    if options.settings.rounds < 1:
+        raise BadInput("rounds = 0: a comparison needs at least 1")
+
+
+def _common(options: CompareOptions, seeds: range, hashes: dict[str, Any]) -> Common:
+    loaded: dict[Any, Any] = {}
+
+    def load(name: str, workers: int, seed: int) -> Any:
+        # Only synthetic data depend on the seed; all others are loaded once.
+        key = (name, workers, seed) if name.startswith("synthetic") else name
+        if key not in loaded:
+            loaded[key] = datasets.load(name, workers=workers, seed=seed)
+        return loaded[key]
+
+    # The seed after the last is that of the short runs which choose the rates.
+    dealt = {seed: deal(options.problem, seed, load) for seed in (*seeds, seeds.stop)}
+    problem, federation = dealt[seeds[0]]
+    participation, strategy = cohort(options.participation, federation.workers)
+    filled = RunOptions(problem, participation, method=options.method, settings=options.settings)
+    federations = {seed: each for seed, (_, each) in dealt.items()}
+    return Common(filled, federations, model(problem.model, federation), strategy, hashes)
+
+
+def _candidate(
+    common: Common, chosen: tuple[AlgorithmOptions, MethodOptions], algorithm: Algorithm
+) -> Candidate:
+    rule, method = chosen
+    work = methods.local_work(method)
+    for federation in common.federations.values():
+        check_work(work, federation)
+
+    def task(seed: int) -> Task:
+        settings = replace(common.options.settings, seed=seed)
+        federation = common.federations[seed]
+        between = links_of(settings, federation.workers)
+        return Task(algorithm, common.model, federation, common.sampling, work, settings, between)
+
+    def config(seed: int) -> dict[str, Any]:
+        settings = replace(common.options.settings, seed=seed)
+        filled = replace(common.options, rule=rule, method=method, settings=settings)
+        return complete_config(filled) | common.hashes
+
+    full = methods.complete(rule, method)[0]
+    rates = {"worker_lr": full.worker_lr, "server_lr": full.server_lr}
+    return Candidate({name: rate for name, rate in rates.items() if rate is not None}, task, config)
+
+
+def _tune_rounds(options: CompareOptions) -> int:
+    return options.comparison.tune_rounds or max(1, options.settings.rounds // DEFAULT_SHARE)
+
+
+def _config(options: CompareOptions, common: Common) -> dict[str, Any]:
+    """What makes the comparison, without where it is put."""
+    filled = replace(
+        options,
+        problem=common.options.problem,
+        participation=common.options.participation,
+        comparison=replace(options.comparison, tune_rounds=_tune_rounds(options)),
+    )
+    output = CompareOutput.__dataclass_fields__
+    return {name: value for name, value in flatten(filled).items() if name not in output}

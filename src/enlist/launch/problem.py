@@ -1,0 +1,113 @@
+"""Names of data, partitions, cohorts and models become the things themselves here."""
+
+import contextlib
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from enlist import links
+from enlist.algorithms.work import LocalWork, Steps
+from enlist.errors import BadInput
+from enlist.launch.methods import amount
+from enlist.options import HASHES, MethodOptions, ParticipationOptions, ProblemOptions
+from enlist.participation import sampling
+from enlist.participation.sampling import Sampling
+from enlist.problem import adapters, datasets, partition
+from enlist.problem.dataset import Dataset
+from enlist.problem.federation import Federation
+from enlist.problem.models import Model
+
+DEFAULT_WORKERS = 100
+DEFAULT_COHORT = 10
+DEFAULT_BATCH = MethodOptions.batch
+# Row numbers that a worker may draw for one round, all held in memory at once: 1 GiB of them.
+MOST_DRAWS = 2**28
+Load = Callable[..., Dataset]
+
+
+def deal(options: ProblemOptions, seed: int, load: Load = datasets.load) -> tuple[ProblemOptions, Federation]:
+    """The federation, and the options with what was left to us filled in."""
+    how = None if options.partition is None else partition.parse(options.partition)
+    workers = DEFAULT_WORKERS if options.workers is None else options.workers
+    data = load(options.dataset, workers=workers, seed=seed)
+    if how is None:
+        how = partition.parse(natural_partition(data))
+    federation = _shared(options, data, lambda rows: how(rows, workers, seed), seed)
+    if options.workers not in (None, federation.workers):
+        raise BadInput(
+            f"workers = {options.workers}: {options.dataset} names {federation.workers} holders, and by-key "
+            "takes these; leave --workers out, or choose another --partition"
+        )
+    return replace(options, partition=federation.partition, workers=federation.workers), federation
+
+
+def _shared(
+    options: ProblemOptions, data: Dataset, how: Callable[[Dataset], Federation], seed: int
+) -> Federation:
+    """The rows dealt, with some of them given to all workers where that is asked for."""
+    if not options.share_data:
+        return how(data)
+    return partition.share(data, options.share_data, how, options.share_portion, seed)
+
+
+def natural_partition(data: Dataset) -> str:
+    """By holder where the data names holders; the paper's two classes a worker where there are ten; else even."""
+    if data.worker is not None:
+        return "by-key"
+    return "digits:2" if data.classes == 10 else "iid"
+
+
+def cohort(options: ParticipationOptions, workers: int) -> tuple[ParticipationOptions, Sampling]:
+    """Who takes part, and the options with what was left to us filled in."""
+    everybody = options.sampling == "full"
+    size = options.cohort or (workers if everybody else min(DEFAULT_COHORT, workers))
+    if everybody and size != workers:
+        raise BadInput(
+            f"cohort = {size}: with --sampling full all {workers} workers take part; leave --cohort out"
+        )
+    return replace(options, cohort=size), sampling.parse(options.sampling, size, options.cohort_most)
+
+
+def model(spec: str, federation: Federation) -> Model:
+    """The model by its name, or of a person's own file."""
+    try:
+        return adapters.from_spec(spec, federation.classes)
+    except SystemExit as stop:
+        raise BadInput(f"model {spec}: the file ended the program (sys.exit({stop.code!r}))") from stop
+
+
+def check_work(work: LocalWork, federation: Federation) -> None:
+    rows = len(federation.data.x_train)
+    if work.batch > max(rows, DEFAULT_BATCH):
+        raise BadInput(
+            f"batch = {work.batch}: {federation.name} has {rows} training rows; choose 1 to {rows}, or 0 for "
+            "all rows of a worker"
+        )
+    one = work.batch if isinstance(work, Steps) else int(federation.sizes.max()) * (work.batch > 0)
+    ((name, first),) = amount(work).items()
+    most = max([first, *(each for _, each in work.later)])
+    if one * most > MOST_DRAWS:
+        raise BadInput(f"{name.replace('_', '-')} = {most}: choose 1 to {MOST_DRAWS // one}")
+
+
+def file_hashes(problem: ProblemOptions, profile: str | None, before: dict[str, Any]) -> dict[str, Any]:
+    """Of the files that the options name. A file that is not what it was `before` makes another run."""
+    found: dict[str, Any] = {}
+    if problem.dataset.lower().endswith(".npz"):
+        # A file that cannot be read is explained by whoever reads it next.
+        with contextlib.suppress(OSError, ValueError), Path(problem.dataset).open("rb") as file:
+            found["dataset_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    if (own := adapters.spec_hash(problem.model)) is not None:
+        found["model_sha256"] = own
+    if (table := links.file_digest(profile)) is not None:
+        found["profile_sha256"] = table
+    named = vars(problem) | {"profile": profile}
+    for name in before.keys() & found.keys():
+        if found[name] != before[name]:
+            raise BadInput(
+                f"{named[HASHES[name]]} is not the file it was when this configuration was written "
+                f"(its {name} differs); to use it as it is now, remove {name} from the configuration"
+            )
+    return found

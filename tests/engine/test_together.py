@@ -1,0 +1,115 @@
+"""Several runs in one program: each is the run that it would be alone."""
+
+import jax
+import numpy as np
+import pytest
+from conftest import make_dataset
+
+import enlist
+from enlist import Epochs, models, partition, sampling
+from enlist.engine.session import links_of
+from enlist.engine.task import Task, room_for
+from enlist.engine.timing import worker_seconds
+from enlist.engine.together import Job, simulate_together
+from enlist.options import Settings
+
+MODEL = models.logistic()
+DATA = make_dataset()
+
+
+def task(seed, algorithm=None, how="dirichlet:0.5", **settings):
+    fed = partition.parse(how)(DATA, 8, seed)
+    options = Settings(**{"rounds": 6, "eval_every": 2, "seed": seed, "devices": 1} | settings)
+    return Task(
+        algorithm or enlist.fedavg(worker_lr=0.05),
+        MODEL,
+        fed,
+        sampling.without_replacement(3),
+        Epochs(2, 8),
+        options,
+        links_of(options, fed.workers),
+    )
+
+
+def alone(one):
+    return enlist.simulate(
+        one.algorithm,
+        one.model,
+        one.federation,
+        cohort=3,
+        local=one.work,
+        rounds=one.settings.rounds,
+        eval_every=one.settings.eval_every,
+        seed=one.settings.seed,
+        devices=1,
+        execution="batch",
+    )
+
+
+def leaves(run):
+    return jax.tree.leaves(run.params)
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+@pytest.mark.parametrize("method", [enlist.fedavg, enlist.scaffold])
+def test_each_run_is_the_one_it_would_be_alone(side_by_side, method):
+    # Seeds of unequal partitions and rates of their own, in one program.
+    tasks = [
+        task(seed, method(worker_lr=rate), execution="batch")
+        for seed, rate in ((0, 0.05), (1, 0.02), (2, 0.1))
+    ]
+    together = simulate_together([Job(each) for each in tasks], side_by_side=side_by_side)
+    for run, each in zip(together, tasks, strict=True):
+        single = alone(each)
+        assert [line["cohort"] for line in run.metrics] == [line["cohort"] for line in single.metrics]
+        for a, b in zip(leaves(run), leaves(single), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+        for ours, theirs in zip(run.metrics, single.metrics, strict=True):
+            assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-5)
+            assert ours["test_accuracy"] == pytest.approx(theirs["test_accuracy"], abs=1e-6)
+    if not side_by_side:
+        assert len({id(run.session.program) for run in together}) == 1
+
+
+def test_one_that_diverges_is_frozen_and_the_others_go_on(tmp_path):
+    tasks = [
+        task(0, enlist.fedavg(worker_lr=rate, server_lr=eta)) for rate, eta in ((0.05, 1.0), (1e20, 1e20))
+    ]
+    jobs = [Job(each, tmp_path / str(i)) for i, each in enumerate(tasks)]
+    good, bad = simulate_together(jobs, side_by_side=True)
+    assert (good.summary["status"], good.summary["rounds"]) == ("done", 6)
+    assert bad.summary["status"] == "diverged"
+    assert all(np.isfinite(leaf).all() for leaf in leaves(bad))
+    for a, b in zip(leaves(good), leaves(alone(tasks[0])), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def test_taken_up_again_also_where_a_kill_left_them_apart(tmp_path):
+    def jobs(rounds):
+        return [
+            Job(task(s, enlist.scaffold(worker_lr=0.05), rounds=rounds), tmp_path / str(s)) for s in (0, 1)
+        ]
+
+    simulate_together(jobs(4)[:1], side_by_side=True)
+    simulate_together(jobs(2)[1:], side_by_side=True)
+    resumed = simulate_together(jobs(6), side_by_side=True)
+    for run, seed in zip(resumed, (0, 1), strict=True):
+        assert [line["round"] for line in run.metrics] == [2, 4, 6]
+        whole = alone(task(seed, enlist.scaffold(worker_lr=0.05)))
+        for a, b in zip(leaves(run), leaves(whole), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def test_examples_are_held_once():
+    tasks = [task(seed) for seed in (0, 1, 2)]
+    jobs = [Job(each) for each in tasks]
+    runs = simulate_together(jobs, side_by_side=True)
+    assert len({id(run.session.held.x) for run in runs}) == 1
+
+
+def test_a_worker_is_timed_by_its_steps():
+    seconds = worker_seconds(task(0))
+    assert 0 < seconds < 5
+    room = room_for([each.federation for each in (task(0), task(1))])
+    assert room.rows is None
+    assert room.capacity >= max(task(0).federation.sizes)
