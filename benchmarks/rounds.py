@@ -99,13 +99,16 @@ def measure(cases: list[Case], options: argparse.Namespace) -> list[dict[str, An
     return [row(case, seen[case], product, sessions[case][1]) for case in cases]
 
 
-def session(case: Case, options: argparse.Namespace) -> tuple[Callable[[int], None], dict[str, Any]]:
-    """A compiled run of the benchmark's problem, and what compiling took."""
+def session(
+    case: Case, options: argparse.Namespace, algorithm: Any = None
+) -> tuple[Callable[[int], None], dict[str, Any]]:
+    """A compiled run of the benchmark's problem by an algorithm (FedAvg), and what compiling took."""
     import numpy as np
 
     from enlist import Dataset, Epochs, Settings, fedavg, models, partition, sampling
     from enlist.engine import platform
-    from enlist.engine.session import open_session
+    from enlist.engine.session import links_of, open_session
+    from enlist.engine.task import Task
 
     platform.prepare()
     rng = np.random.default_rng(0)
@@ -118,12 +121,15 @@ def session(case: Case, options: argparse.Namespace) -> tuple[Callable[[int], No
     settings = Settings(precision=options.precision, execution=options.execution, devices=options.devices)
     start = time.perf_counter()
     ready = open_session(
-        fedavg(),
-        getattr(models, case.model)(),
-        fed,
-        sampling.without_replacement(case.cohort),
-        Epochs(EPOCHS, BATCH),
-        settings,
+        Task(
+            algorithm or fedavg(),
+            getattr(models, case.model)(),
+            fed,
+            sampling.without_replacement(case.cohort),
+            Epochs(EPOCHS, BATCH),
+            settings,
+            links_of(settings, WORKERS),
+        )
     )
     ready.advance(0, False)
     compile_seconds = time.perf_counter() - start

@@ -116,6 +116,7 @@ class Aggregate(NamedTuple):
         count: |S_t|, counted with repetition.
         workers: m.
         stack: all of them, for an algorithm that asks for it by `reduce="stack"`.
+        probe: the mean of the cohort's probes, for an algorithm that has one.
     """
 
     mean: Tree
@@ -123,6 +124,7 @@ class Aggregate(NamedTuple):
     count: Scalar  # type: ignore[assignment]
     workers: int
     stack: Stack | None = None
+    probe: Tree = ()
 
 
 class Probed(NamedTuple):
@@ -356,7 +358,7 @@ def fold(
     return lax.scan(add, total, one_by_one, unroll=min(8, places))[0]
 
 
-def mean(total: Total, workers: int, stack: Stack | None = None) -> Aggregate:
+def mean(total: Total, workers: int, stack: Stack | None = None, probe: Tree = ()) -> Aggregate:
     """The weighted mean; of an empty cohort it is zero, which leaves the model where it is."""
     scale = jnp.where(total.weight > 0, 1 / jnp.maximum(total.weight, 1e-30), 0.0)
     return Aggregate(
@@ -365,4 +367,5 @@ def mean(total: Total, workers: int, stack: Stack | None = None) -> Aggregate:
         total.count,
         workers,
         stack,
+        probe,
     )

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from enlist.algorithms.checks import check_fractions
 from enlist.algorithms.core import Algorithm, Rate, Tree
 from enlist.algorithms.fedavg import Optimizer, fedavg
 from enlist.errors import BadInput
@@ -30,7 +31,7 @@ def fedavgm(
     worker_lr: Rate = 0.1, server_lr: Rate = 1.0, momentum: float = 0.9, worker: Optimizer = optax.sgd
 ) -> Algorithm:
     """FedAvg with server momentum; momentum 0 is FedAvg."""
-    _check(momentum=momentum)
+    check_fractions(momentum=momentum)
     return fedavg(worker_lr, server_lr, worker, _momentum(momentum))._replace(name="fedavgm")
 
 
@@ -86,7 +87,7 @@ def _adaptive(
     tau: float,
     worker: Optimizer,
 ) -> Algorithm:
-    _check(beta1=beta1, beta2=beta2)
+    check_fractions(beta1=beta1, beta2=beta2)
     if not 0 < tau < float("inf"):
         raise BadInput(f"tau = {tau:g}: must be above 0")
     return fedavg(worker_lr, server_lr, worker, _reddi(rule, beta1, beta2, tau))._replace(name=name)
@@ -127,9 +128,3 @@ def _adam_rule(v: Any, square: Any, beta2: float) -> Any:
 
 def _yogi_rule(v: Any, square: Any, beta2: float) -> Any:
     return v - (1 - beta2) * square * jnp.sign(v - square)
-
-
-def _check(**betas: float) -> None:
-    for name, beta in betas.items():
-        if not 0 <= beta < 1:
-            raise BadInput(f"{name} = {beta:g}: must be from 0 to below 1")

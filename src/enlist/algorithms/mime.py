@@ -5,14 +5,13 @@
         d_{t,k}^i = g_{t,k}^i                                                           MimeLite
         d_{t,k}^i = g_{t,k}^i - g_i(x_t; the same batch) + c_t                          Mime
         x_{t,k+1}^i = x_{t,k}^i - eta_L ((1 - beta) d_{t,k}^i + beta m_t)
-        MimeLite sends (Delta_t^i, grad F_i(x_t))
+        sends Delta_t^i, and in MimeLite grad F_i(x_t)
     server:
         x_{t+1} = x_t + eta mean Delta_t^i
         m_{t+1} = (1 - beta) mean grad F_i(x_t) + beta m_t
 
-MimeLite has twice FedAvg's traffic in both directions, Mime three times in two exchanges a round: c_t comes back
-with Delta_t^i, since the server's step sees the messages of the second exchange alone. beta = 0 makes MimeLite
-FedAvg.
+MimeLite has twice FedAvg's traffic in both directions; Mime, in two exchanges a round, twice up and three times down.
+beta = 0 makes MimeLite FedAvg.
 """
 
 from functools import lru_cache
@@ -55,7 +54,7 @@ class Payload(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What comes up: Delta_t^i and a full gradient at x_t, of which the server needs the mean."""
+    """What comes up: Delta_t^i, and in MimeLite grad F_i(x_t), which Mime's probe has sent already."""
 
     delta: Tree
     gradient: Tree
@@ -110,11 +109,12 @@ def _mime(corrects: bool, server: Optimizer) -> Algorithm:
             return _mixed(beta, d, m)
 
         x_K, _, stats = run_locally(ctx, key, x_t, data, optax.sgd(ctx.rates["worker_lr"]), mimicked)
-        return Reply(Message(difference(x_K, x_t), gradient), jnp.ones(()), state, stats)
+        return Reply(Message(difference(x_K, x_t), () if corrects else gradient), jnp.ones(()), state, stats)
 
     def server_step(ctx: Context, key: Key[Array, ""], state: ServerState, got: Aggregate) -> ServerState:
         moved = base.server(ctx, key, state.base, got._replace(mean=got.mean.delta))
-        return ServerState(moved, _mixed(ctx.rates["momentum"], got.mean.gradient, state.momentum))
+        gradient = got.probe if corrects else got.mean.gradient
+        return ServerState(moved, _mixed(ctx.rates["momentum"], gradient, state.momentum))
 
     return base._replace(
         name="mime" if corrects else "mimelite",

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Key
 
+from enlist.algorithms.checks import one_worker_rate
 from enlist.algorithms.core import (
     Aggregate,
     Algorithm,
@@ -36,7 +37,7 @@ from enlist.algorithms.core import (
     step_along,
 )
 from enlist.algorithms.fedavg import Optimizer
-from enlist.errors import BadInput, unknown
+from enlist.errors import unknown
 
 
 class ServerState(NamedTuple):
@@ -87,11 +88,7 @@ def _scaffold(option: str, server: Optimizer) -> Algorithm:
         return ServerState(params, jax.tree.map(jnp.zeros_like, params), server(1.0).init(params))
 
     def local(ctx: Context, key: Key[Array, ""], payload: Payload, c_i: Tree, data: WorkerData) -> Reply:
-        (x_t, c), eta_l = payload, ctx.rates["worker_lr"]
-        if callable(eta_l):
-            raise BadInput(
-                "scaffold takes one worker rate a round: a rate that changes by step is not defined for it"
-            )
+        (x_t, c), eta_l = payload, one_worker_rate("scaffold", ctx)
         correction = difference(c, c_i)
         x_K, _, stats = run_locally(
             ctx, key, x_t, data, optax.sgd(eta_l), lambda g, x, again: jax.tree.map(jnp.add, g, correction)

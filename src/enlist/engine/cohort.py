@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from enlist.algorithms import core, keys
 from enlist.algorithms.core import Tree, WorkerData
@@ -57,30 +57,39 @@ def draw_cohort(draws: Draws, sizes: Int[Array, " m"], key: Key[Array, ""], t: I
     return jax.tree.map(lambda a: a[order], cohort)
 
 
-def work_off(
-    round_: Round, cohort: Cohort, worker_states: Tree
-) -> tuple[core.Total, Tree, core.Stack | None]:
-    """The weighted sum of the cohort's messages, the workers' states afterwards, and the messages where wanted."""
+class Worked(NamedTuple):
+    """What a cohort gave.
+
+    Args:
+        total: the weighted sum of its messages.
+        stack: all of them, where the algorithm wants to see each.
+        seated, states: the new states of the workers, in the order in which they sat.
+    """
+
+    total: core.Total
+    stack: core.Stack | None
+    seated: Cohort
+    states: Tree
+
+
+def work_off(round_: Round, cohort: Cohort, worker_states: Tree) -> Worked:
+    """Runs all of a cohort. The workers' states are only read: there may be too many to copy."""
     plan = round_.plan
     missing = -len(cohort.ids) % plan.group
     groups = jax.tree.map(lambda a: jnp.pad(a, (0, missing)).reshape(-1, plan.group), cohort)
-
     stacked = plan.algorithm.reduce == "stack" and not round_.probing
 
-    def one_group(carry: tuple[core.Total, Tree], group: Cohort) -> tuple[tuple[core.Total, Tree], Any]:
-        total, states = carry
+    def one_group(total: core.Total, group: Cohort) -> tuple[core.Total, Any]:
         seated, order = _seat(plan, group)
-        results = _run(round_, states, seated)
+        results = _run(round_, worker_states, seated)
         total = core.fold(total, results.summand, results.weight, results.loss, order)
-        if not round_.probing:
-            states = put_back(states, seated, results.state)
-        return (total, states), _in_order(results, order) if stacked else None
+        return total, (seated, results.state, _in_order(results, order) if stacked else None)
 
     first = jax.tree.map(lambda a: a[0], cohort)
     summand = jax.eval_shape(lambda: _local(round_, worker_states, plan.capacity, first).summand)
-    start = (core.empty_total(summand), worker_states)
-    (total, states), parts = lax.scan(one_group, start, groups)
-    return total, states, _stack(cohort, parts) if stacked else None
+    total, parts = lax.scan(one_group, core.empty_total(summand), groups)
+    seated, states, each = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), parts)
+    return Worked(total, _stack(cohort, each) if stacked else None, seated, states)
 
 
 def _in_order(results: "Results", order: Int[Array, " group"] | None) -> "Results":
@@ -90,8 +99,7 @@ def _in_order(results: "Results", order: Int[Array, " group"] | None) -> "Result
 
 
 def _stack(cohort: Cohort, parts: "Results") -> core.Stack:
-    places = len(cohort.ids)
-    whole = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:places], parts)
+    whole = jax.tree.map(lambda a: a[: len(cohort.ids)], parts)
     return core.Stack(whole.summand, whole.weight, cohort.ids, whole.loss)
 
 
@@ -167,11 +175,8 @@ def _data(round_: Round, reach: Any, one: Cohort) -> WorkerData:
     return WorkerData(held.x, held.y, held.order, held.offsets[one.ids], size, reach, plan.capacity, steps)
 
 
-def put_back(worker_states: Tree, seated: Cohort, new_states: Tree) -> Tree:
-    """All workers' states, with those of some replaced."""
-    m = [leaf.shape[0] for leaf in jax.tree.leaves(worker_states)]
-    if not m:
-        return worker_states
+def put_back(worker_states: Tree, worked: Worked, workers: int, alive: Bool[Array, ""]) -> Tree:
+    """All workers' states, with those of a cohort replaced, in place; none if the round is not to count."""
     # An empty place writes outside the array, which is dropped.
-    where = jnp.where(seated.weights > 0, seated.ids, m[0])
-    return jax.tree.map(lambda all_, new: all_.at[where].set(new, mode="drop"), worker_states, new_states)
+    where = jnp.where(alive & (worked.seated.weights > 0), worked.seated.ids, workers)
+    return jax.tree.map(lambda all_, new: all_.at[where].set(new, mode="drop"), worker_states, worked.states)

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from enlist.algorithms import core, keys
-from enlist.algorithms.core import Algorithm, Tree
+from enlist.algorithms.core import Tree
 from enlist.engine import evaluation
 from enlist.engine.cohort import Round, draw_cohort, put_back, work_off
 from enlist.engine.evaluation import Evaluation
@@ -99,9 +99,7 @@ def block(
     nothing = RoundInfo(jnp.zeros(()), jnp.zeros(()), jnp.zeros(places, jnp.int32), jnp.zeros(places))
 
     def step(_: Int[Array, ""], carry: tuple[RunState, RoundInfo]) -> tuple[RunState, RoundInfo]:
-        before, _info = carry
-        after, info, cohort_before = one_round(plan, held, before, rates, key)
-        return _keep_if_finite(plan.algorithm, before, after, info, cohort_before), info
+        return one_round(plan, held, carry[0], rates, key)
 
     state, info = lax.fori_loop(0, rounds, step, (state, nothing))
     look = partial(
@@ -123,8 +121,11 @@ def start(plan: Plan, params: Tree) -> RunState:
 
 def one_round(
     plan: Plan, held: Held, state: RunState, rates: Mapping[str, Any], key: Key[Array, ""]
-) -> tuple[RunState, RoundInfo, Tree]:
-    """Round t: sample, work locally, fold, step on the server. Also what the cohort's own states were before."""
+) -> tuple[RunState, RoundInfo]:
+    """Round t: sample, work locally, fold, step on the server.
+
+    If the update is not finite the state stays what it was, marked as no longer alive.
+    """
     algorithm, t = plan.algorithm, state.t
     ctx = core.Context(
         t,
@@ -135,12 +136,13 @@ def one_round(
     )
     cohort = draw_cohort(plan.draws, held.sizes, key, t)
     shared = Round(plan, ctx, key, algorithm.broadcast(state.server), held)
-    cohort_before = jax.tree.map(lambda leaf: leaf[cohort.ids], state.workers)
+    probe: Tree = ()
     if algorithm.probe is not None:
-        probes, _, _ = work_off(shared._replace(probing=True), cohort, state.workers)
-        shared = shared._replace(payload=core.Probed(shared.payload, core.mean(probes, plan.workers).mean))
-    total, workers, stack = work_off(shared, cohort, state.workers)
-    got = core.mean(total, plan.workers, stack)
+        probes = work_off(shared._replace(probing=True), cohort, state.workers).total
+        probe = core.mean(probes, plan.workers).mean
+        shared = shared._replace(payload=core.Probed(shared.payload, probe))
+    worked = work_off(shared, cohort, state.workers)
+    total, got = worked.total, core.mean(worked.total, plan.workers, worked.stack, probe)
     server = algorithm.server(ctx, keys.server_key(key, t), state.server, got)
     info = RoundInfo(
         # Of Delta_t; a message of several parts calls that part `delta`.
@@ -149,21 +151,7 @@ def one_round(
         cohort.ids,
         cohort.weights,
     )
-    return RunState(server, workers, t + 1, state.alive), info, cohort_before
-
-
-def _keep_if_finite(
-    algorithm: Algorithm, before: RunState, after: RunState, info: RoundInfo, cohort_before: Tree
-) -> RunState:
-    """The state after the round, or the one before it if the update is not finite.
-
-    Of the workers' states only the cohort's are put back: all of them may be larger than everything else.
-    """
-    size = optax.tree.norm(algorithm.params(after.server))
-    alive = before.alive & jnp.isfinite(info.delta_norm) & jnp.isfinite(size)
-    server, t = jax.tree.map(
-        lambda new, old: jnp.where(alive, new, old), (after.server, after.t), (before.server, before.t)
-    )
-    cohort = Cohort(info.ids, info.ids, info.weights)
-    kept = jax.tree.map(lambda all_, old: jnp.where(alive, all_[info.ids], old), after.workers, cohort_before)
-    return RunState(server, put_back(after.workers, cohort, kept), t, alive)
+    size = optax.tree.norm(algorithm.params(server))
+    alive = state.alive & jnp.isfinite(info.delta_norm) & jnp.isfinite(size)
+    server, t = jax.tree.map(lambda new, old: jnp.where(alive, new, old), (server, t + 1), (state.server, t))
+    return RunState(server, put_back(state.workers, worked, plan.workers, alive), t, alive), info

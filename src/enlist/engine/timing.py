@@ -11,7 +11,8 @@ from enlist.engine.session import open_session
 from enlist.engine.task import Task
 from enlist.participation.sampling import without_replacement
 
-ROUNDS = 3
+# Enough for a quiet moment on a shared machine, few enough not to be waited for.
+LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 3, 200, 0.5
 
 
 def worker_seconds(task: Task) -> float:
@@ -24,7 +25,10 @@ def worker_seconds(task: Task) -> float:
     sizes = task.federation.sizes.astype(np.int64)
     session.advance(1, False)  # compiles
     a_step = math.inf
-    for t in range(1, 1 + ROUNDS):
+    began = time.perf_counter()
+    for t in range(1, 1 + MOST_ROUNDS):
+        if t > LEAST_ROUNDS and time.perf_counter() - began > SECONDS:
+            break
         cohort = session.program.cohort(jnp.asarray(task.federation.sizes), session.key, jnp.int32(t))
         start = time.perf_counter()
         session.advance(1, False)
