@@ -25,6 +25,11 @@ LAYERS = {
 }
 
 
+# Shape of an example, rows of a worker, local epochs, batch.
+PROBLEMS: dict[str, tuple[tuple[int, ...], int, int, int]] = {"resnet18": ((32, 32, 3), 500, 1, 50)}
+MNIST_LIKE = ((28, 28, 1), ROWS, EPOCHS, BATCH)
+
+
 class Case(NamedTuple):
     """What is measured."""
 
@@ -113,10 +118,12 @@ def session(
     platform.prepare()
     rng = np.random.default_rng(0)
 
-    def draw(rows: int) -> tuple[Any, Any]:
-        return rng.random((rows, 28, 28, 1), dtype=np.float32), rng.integers(0, 10, rows).astype(np.int32)
+    shape, each, epochs, batch = PROBLEMS.get(case.model, MNIST_LIKE)
 
-    data = Dataset(*draw(WORKERS * ROWS), *draw(1000), classes=10, name="random")
+    def draw(rows: int) -> tuple[Any, Any]:
+        return rng.random((rows, *shape), dtype=np.float32), rng.integers(0, 10, rows).astype(np.int32)
+
+    data = Dataset(*draw(WORKERS * each), *draw(1000), classes=10, name="random")
     fed = partition.parse(case.partition)(data, WORKERS, 0)
     settings = Settings(precision=options.precision, execution=options.execution, devices=options.devices)
     start = time.perf_counter()
@@ -126,7 +133,7 @@ def session(
             getattr(models, case.model)(),
             fed,
             sampling.without_replacement(case.cohort),
-            Epochs(EPOCHS, BATCH),
+            Epochs(epochs, batch),
             settings,
             links_of(settings, WORKERS),
         )

@@ -6,6 +6,7 @@ run in turn, each exactly as it would alone; the program is still compiled once.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,10 +45,12 @@ def simulate_together(
 
     Args:
         room: place to leave for partitions of later jobs; by default for those of these jobs.
-        side_by_side: by default on accelerators.
+        side_by_side: all on one device; by default on accelerators, unless several devices are asked for.
     """
     if side_by_side is None:
-        side_by_side = jax.devices()[0].platform != "cpu"
+        side_by_side = jax.devices()[0].platform != "cpu" and jobs[0].task.settings.devices < 2
+    if side_by_side:
+        jobs = [_on_one_device(job) for job in jobs]
     room = room_for([job.task.federation for job in jobs]) if room is None else room
     made: list[Run] = []
     for part in _parts(jobs, _at_once(jobs) if side_by_side else 1):
@@ -58,6 +61,11 @@ def simulate_together(
             if isinstance(each.stopped, KeyboardInterrupt):
                 raise each.stopped
     return made
+
+
+def _on_one_device(job: Job) -> Job:
+    settings = replace(job.task.settings, devices=1)
+    return job._replace(task=job.task._replace(settings=settings))
 
 
 def _parts(jobs: Sequence[Job], at_once: int) -> Iterator[Sequence[Job]]:
