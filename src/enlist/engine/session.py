@@ -112,10 +112,7 @@ def open_session(task: Task, room: Room | None = None, like: Session | None = No
         room: place to leave, for a run that shares its program with runs on other partitions.
         like: a session whose examples are taken over where they are the same.
     """
-    _check_rates(task.algorithm)
-    _check_model(task.model, task.federation)
-    _check_settings(task.settings, task.model, task.federation)
-    _check_state(task.algorithm, task.model, task.federation, task.sampling)
+    check(task)
     load, settings = load_of(task), task.settings
     params = jax.eval_shape(task.model.init, jax.random.key(0), task.federation.data.x_train[:1])
     devices = execution.devices_for(load.places, settings.devices, nbytes(params))
@@ -127,6 +124,30 @@ def open_session(task: Task, room: Room | None = None, like: Session | None = No
 
     chosen = execution.parse(settings.execution, load.places, devices)
     return _set_up(task, chosen or execution.choose(load, devices, seconds), room, like)
+
+
+def check(task: Task) -> None:
+    """Refuses parts that do not fit each other."""
+    _check_rates(task.algorithm)
+    _check_model(task.model, task.federation)
+    _check_settings(task.settings, task.model, task.federation)
+    _check_state(task.algorithm, task.model, task.federation, task.sampling)
+    # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
+    _cost(task)
+
+
+def _cost(task: Task) -> RoundCost:
+    data = task.federation.data
+    return round_cost(
+        task.algorithm,
+        task.model,
+        data.x_train[0],
+        data.y_train[0],
+        task.work,
+        task.settings.precision,
+        task.federation.workers,
+        task.federation.shared_bytes,
+    )
 
 
 def load_of(task: Task) -> execution.Load:
@@ -168,16 +189,7 @@ def _set_up(task: Task, chosen: Execution, room: Room, like: Session | None) -> 
         for name, rate in algorithm.rates.items()
         if not _is_schedule(rate)
     }
-    cost = round_cost(
-        algorithm,
-        task.model,
-        data.x_train[0],
-        data.y_train[0],
-        task.work,
-        settings.precision,
-        federation.workers,
-        federation.shared_bytes,
-    )
+    cost = _cost(task)
     looked_at = evaluation.examples(federation, x, y, x_test, y_test, settings.worker_accuracy)
     return Session(
         plan=plan,

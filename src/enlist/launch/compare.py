@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from enlist.algorithms.core import Algorithm
 from enlist.engine import platform, progress
 from enlist.engine.folder import read_config, write_config
-from enlist.engine.session import links_of
+from enlist.engine.session import check, links_of
 from enlist.engine.task import Task
 from enlist.errors import BadInput
 from enlist.launch import methods
@@ -79,6 +79,14 @@ def launch_compare(
     found = file_hashes(options.problem, settings.profile, hashes or {})
     seeds = range(settings.seed, settings.seed + asked.seeds)
     common = _common(options, seeds, found)
+    field = [
+        Entrant(
+            label, [_candidate(common, *pair) for pair in zip(candidates, algorithms[label], strict=True)]
+        )
+        for label, candidates in entrants
+    ]
+    for entrant in field:
+        check(entrant.candidates[0].task(seeds[0]))
     config = _config(options, common) | found
     if options.output.resume is None:
         out.mkdir(parents=True, exist_ok=True)
@@ -89,12 +97,6 @@ def launch_compare(
         )
     assert settings.target is not None
     plan = Plan(settings.target, seeds, seeds.stop, _tune_rounds(options), measure)
-    field = [
-        Entrant(
-            label, [_candidate(common, *pair) for pair in zip(candidates, algorithms[label], strict=True)]
-        )
-        for label, candidates in entrants
-    ]
     shown: Callable[[str], Any] = (
         partial(partial, progress.live_with) if live else lambda label: progress.silent
     )

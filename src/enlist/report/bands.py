@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enlist.report.comparison import Comparison, Standing, falls, outcomes
+from enlist.report.comparison import Comparison, SeedOutcome, Standing, falls, outcomes
 from enlist.report.figures import kept_rows, plotly_text, points
 from enlist.report.panels import (
     INK,
@@ -77,8 +77,8 @@ def band(standing: Standing, key: str, factor: float = 1.0) -> Band:
     for seed, lines in zip(standing.seeds, by_round, strict=True):
         values = [factor * number(lines.get(t, {}).get(key)) for t in rounds]
         last = max((row for row, value in enumerate(values) if not math.isnan(value)), default=-1)
-        columns.append(values[: last + 1] + [_after_the_end(seed.status, key)] * (len(rounds) - last - 1))
-        if seed.status == "diverged" and last >= 0:
+        columns.append(values[: last + 1] + [_after_the_end(seed, key)] * (len(rounds) - last - 1))
+        if seed.diverged and last >= 0:
             ends.append(End(plain(seed.seed), last, values[last]))
     rows = [[value for value in row if not math.isnan(value)] for row in zip(*columns, strict=True)]
     going = [[value for value in row if math.isfinite(value)] for row in rows]
@@ -170,9 +170,9 @@ def charts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _after_the_end(status: str, key: str) -> float:
+def _after_the_end(seed: SeedOutcome, key: str) -> float:
     best = -math.inf if falls(key) else math.inf
-    return {"reached": best, "diverged": -best}.get(status, math.nan)
+    return -best if seed.diverged else best if seed.reached else math.nan
 
 
 def _positions(by_round: Sequence[dict[int | None, Any]], rounds: Sequence[int], axis: str) -> list[float]:

@@ -1,7 +1,7 @@
 """Several methods run to one target, each with several seeds: who reached it, and what that cost.
 
 A seed that did not reach the target counts as infinitely slow, so a median is a number only where more than half of
-the seeds reached it. A seed that diverged did not reach it, even where it passed the target on its way.
+the seeds reached it. A seed that reached it and diverged later did reach it; how many diverged is said beside it.
 """
 
 import itertools
@@ -79,7 +79,7 @@ class SeedOutcome:
     """How one seed fared.
 
     Args:
-        status: `reached`, `not reached` or `diverged`.
+        status: `reached`, `reached, then diverged`, `not reached` or `diverged`.
         cost: by the names in `COSTS`, up to the target: infinite where it was not reached, NaN where not recorded.
         spent: the same, up to the end of the run.
         best: the best value of the test metric; infinitely bad where there is none.
@@ -92,6 +92,16 @@ class SeedOutcome:
     spent: Mapping[str, float]
     best: float
     final: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether it reached the target, whatever came after."""
+        return self.status.startswith("reached")
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it diverged in the end."""
+        return self.status.endswith("diverged")
 
 
 @dataclass(frozen=True)
@@ -117,19 +127,19 @@ class Standing:
     @property
     def reached(self) -> int:
         """How many seeds reached the target."""
-        return sum(seed.status == "reached" for seed in self.seeds)
+        return sum(seed.reached for seed in self.seeds)
 
     @property
     def diverged(self) -> int:
         """How many seeds diverged."""
-        return sum(seed.status == "diverged" for seed in self.seeds)
+        return sum(seed.diverged for seed in self.seeds)
 
     def at_least(self, name: str) -> float:
         """What the slowest seed would have cost at least, where some did not reach the target; infinite for one
         that diverged, which would never have."""
-        if self.diverged:
+        if any(seed.diverged and not seed.reached for seed in self.seeds):
             return math.inf
-        known = [seed.cost[name] if seed.status == "reached" else seed.spent[name] for seed in self.seeds]
+        known = [seed.cost[name] if seed.reached else seed.spent[name] for seed in self.seeds]
         return math.inf if any(map(math.isnan, known)) else max(known)
 
 
@@ -208,14 +218,17 @@ def traffic(contender: Contender) -> dict[str, int | None]:
 def _seed_outcome(run: RunRecord, order: int, target: float, key: str) -> SeedOutcome:
     worst, better = (math.inf, min) if falls(key) else (-math.inf, max)
     first = next((line for line in run.metrics if reaches(number(line.get(key)), target, key)), None)
-    status = "diverged" if is_diverged(run) else "not reached" if first is None else "reached"
+    if is_diverged(run):
+        status = "diverged" if first is None else "reached, then diverged"
+    else:
+        status = "not reached" if first is None else "reached"
     unreached = dict.fromkeys(COSTS, math.inf)
     values = [number(line.get(key)) for line in run.metrics]
-    final = values[-1] if values and status != "diverged" else worst
+    final = values[-1] if values and not is_diverged(run) else worst
     return SeedOutcome(
         seed=run.config.get("seed", order),
         status=status,
-        cost=_spent(first) if first is not None and status == "reached" else unreached,
+        cost=_spent(first) if first is not None else unreached,
         spent=_spent(run.metrics[-1] if run.metrics else {}) | {"rounds": outcome(run).rounds},
         best=better((value for value in values if not math.isnan(value)), default=worst),
         final=worst if math.isnan(final) else final,

@@ -92,7 +92,7 @@ def seed_rows(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     rows = []
     for standing in outcomes(comparison):
         for seed in standing.seeds:
-            after = "" if seed.status == "reached" else f"\nafter {seed.spent['rounds']:,} rounds"
+            after = "" if seed.status == "reached" else f"\nended after {seed.spent['rounds']:,} rounds"
             costs = [short(value) if math.isfinite(value) else "–" for value in seed.cost.values()]
             ends = [_metric(comparison, value) for value in (seed.best, seed.final)]
             rows.append([standing.contender.label, plain(seed.seed), seed.status + after, *costs, *ends])
@@ -110,8 +110,7 @@ def notes(comparison: Comparison, with_ratios: bool = True) -> list[str]:
     if with_ratios and len(standings) > 1:
         said.append(f"×: ratio of the median to that of {comparison.labels[0]}.")
     if several and any(standing.reached < len(standing.seeds) for standing in standings):
-        gone = " or diverged" if any(standing.diverged for standing in standings) else ""
-        said.append(f"A seed that did not reach the target{gone} counts as infinitely slow.")
+        said.append("A seed that did not reach the target counts as infinitely slow.")
     if any(not _is_reached(standing) for standing in standings):
         said.append(f"Best: the best value of a run{', median over the seeds' if several else ''}.")
     if (tried := _tried(comparison)) != {1}:
