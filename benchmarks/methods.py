@@ -1,7 +1,8 @@
 """What a round of other methods costs, in rounds of FedAvg: `python benchmarks/methods.py --help`.
 
-The problem of `rounds.py` (for resnet18: 100 workers x 500 examples of 32 x 32 x 3, one epoch, batch 50). Every method and FedAvg are timed in turns, several times; each line is the median of the
-ratios to the FedAvg measured beside it, by wall time and by CPU time.
+The problem of `rounds.py`; for resnet18 100 workers x 500 examples of 32 x 32 x 3, one epoch, batch 50. Every method
+and FedAvg are timed in turns, several times; each line is the median of the ratios to the FedAvg measured beside it,
+by wall time and by CPU time.
 """
 
 import argparse

@@ -215,7 +215,7 @@ def command() -> str:
     if "--out" in words:
         at = words.index("--out")
         words = words[:at] + words[at + 2 :]
-    return " ".join(["python benchmarks/rounds.py", *words])
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 
 def machine() -> dict[str, Any]:

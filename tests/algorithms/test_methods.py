@@ -10,8 +10,12 @@ from test_fedavg import assert_close, layers_of
 
 import enlist
 from enlist import Epochs, Steps, models, partition, sampling
+from enlist.algorithms.core import Aggregate, Context, Probed, Stack, WorkerData, rates_at
+from enlist.algorithms.encoding import sign
+from enlist.launch.methods import ALGORITHMS
 from enlist.problem.federation import Federation, Holding
 from enlist.problem.models import Model, negative_squared_error, squared_error
+from enlist.problem.objective import objective
 
 METHODS = {
     "fedavg": enlist.fedavg,
@@ -32,6 +36,10 @@ METHODS = {
     "elastic": lambda server_lr, **rates: enlist.elastic(elasticity=0.1, **rates),
     "adaptive": lambda server_lr, **rates: enlist.adaptive(**rates),
     "loadaboost": enlist.loadaboost,
+    # Of the codecs the one that compiles fastest; all of them have tests of their own.
+    "scaffold, signs both ways": lambda **rates: enlist.compressed(
+        enlist.scaffold(**rates), up=sign(), down=sign()
+    ),
 }
 SIZES = (3, 41, 17, 30, 8, 55)
 
@@ -205,6 +213,49 @@ def test_scaffold_sends_twice_what_fedavg_sends():
     assert two["uplink_bytes"] == 2 * one["uplink_bytes"]
     assert two["downlink_bytes"] == 2 * one["downlink_bytes"]
     assert two["comm_mib"] == 2 * one["comm_mib"]
+
+
+def test_no_public_method_is_left_out():
+    tried = {METHODS[name](worker_lr=0.1, server_lr=0.1).name for name in METHODS}
+    assert {*ALGORITHMS} <= tried
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_parts(name):
+    """What goes in keeps its shape, is left as it was, and gives the same compiled or not."""
+    algorithm, fed, model = METHODS[name](worker_lr=0.03, server_lr=0.02), unequal(), models.logistic()
+    params = model.init(jax.random.key(0), fed.data.x_train[:1])
+    server, own = algorithm.init_server(params, fed.workers), algorithm.init_worker(params)
+    t = jnp.int32(0)
+    ctx = Context(t, objective(model), Epochs(1, 8), rates_at(algorithm.rates, t), algorithm.replica(server))
+    data = WorkerData(
+        jnp.asarray(fed.data.x_train), jnp.asarray(fed.data.y_train), jnp.asarray(fed.order), 3, 41, 41, 55, 6
+    )
+    payload = algorithm.broadcast(server)
+    if algorithm.probe is not None:
+        payload = Probed(payload, algorithm.probe(ctx, jax.random.key(1), payload, own, data).message)
+    before = jax.tree.map(np.array, (payload, own, server))
+
+    def one(payload, own, server):
+        mine = algorithm.address(payload, 1)
+        reply = algorithm.local(ctx, jax.random.key(1), mine, own, data)
+        summand = algorithm.decode(reply.message)
+        alone = jax.tree.map(lambda a: a[None], (summand, jnp.ones(()), jnp.int32(1), jnp.ones(())))
+        probe = payload.mean if algorithm.probe is not None else ()
+        got = Aggregate(summand, jnp.ones(()), jnp.ones(()), fed.workers, Stack(*alone), probe)
+        return reply, algorithm.server(ctx, jax.random.key(2), server, got)
+
+    plain, compiled = one(payload, own, server), jax.jit(one)(payload, own, server)
+    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(compiled), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    for a, b in zip(jax.tree.leaves(before), jax.tree.leaves((payload, own, server)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    reply, after = plain
+    kinds = lambda tree: jax.tree.map(lambda a: (jnp.shape(a), jnp.result_type(a)), tree)
+    assert kinds(reply.worker_state) == kinds(own)
+    assert kinds(after) == kinds(server)
+    assert kinds(algorithm.params(after)) == kinds(params)
+    assert int(reply.stats.steps) <= 6
 
 
 @pytest.mark.parametrize("name", METHODS)
