@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import enlist
 from enlist.cli import main
 from enlist.launch.compare import read_methods
 from enlist.options import CompareOptions, unflatten
-from enlist.studies.compare import folder_name, score
+from enlist.studies.contest import folder_name, score
 
 PROBLEM = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20"
 COMPARE = (
@@ -108,6 +109,32 @@ def test_methods_are_read_with_options_of_their_own():
     assert (rule.algorithm, rule.server_lr, method.beta1) == ("fedadam", 0.1, 0.5)
     assert len(labels("cooperative", server_lr="0.1,1")["cooperative"].candidates) == 1
     assert folder_name("a/b c+mu=0.1") == "a_b_c+mu=0.1"
+
+
+def test_from_python_with_an_algorithm_of_ones_own(tmp_path):
+    def idea(**rates):
+        return enlist.fedprox(mu=0.5, **rates)._replace(name="idea")
+
+    comparison = enlist.compare(
+        {"fedavg": enlist.fedavg(), "idea": [idea(worker_lr=rate) for rate in (1e-4, 0.1)]},
+        enlist.models.logistic(),
+        lambda seed: enlist.partition.digits(enlist.datasets.digits(), per_worker=2, workers=20, seed=seed),
+        target=0.5,
+        out=tmp_path / "out",
+        seeds=2,
+        rounds=8,
+        cohort=4,
+        local=enlist.Epochs(1, 20),
+    )
+    fedavg, own = comparison.contenders
+    assert (own.label, own.rates, own.tried) == ("idea", {"worker_lr": 0.1, "server_lr": 1.0}, 2)
+    assert "idea worker-lr 0.1" in comparison.tuning
+    # A worker's computing was measured, and each seed has a partition of its own.
+    assert all(run.metrics[-1]["compute_seconds"] > 0 for run in comparison.runs)
+    assert fedavg.runs[0].partition != fedavg.runs[1].partition
+    assert (tmp_path / "out" / "report.html").exists()
+    with pytest.raises(enlist.BadInput, match="not empty"):
+        enlist.compare({"a": enlist.fedavg()}, None, None, target=0.5, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(

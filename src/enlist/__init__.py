@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from enlist.problem.federation import Federation as Federation
     from enlist.problem.federation import federation as federation
     from enlist.problem.models import Model as Model
+    from enlist.studies.compare import compare as compare
 
 _HOME = {
     "Algorithm": "algorithms.core",
@@ -73,6 +74,7 @@ _HOME = {
     "Steps": "algorithms.work",
     "adaptive": "algorithms.adaptive",
     "as_model": "problem.adapters",
+    "compare": "studies.compare",
     "compressed": "algorithms.compressed",
     "cooperative": "algorithms.cooperative",
     "elastic": "algorithms.cooperative",

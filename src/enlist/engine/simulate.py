@@ -63,16 +63,29 @@ def simulate(
         The finished run. Raises `Diverged` if it turned non-finite, `KeyboardInterrupt` after Ctrl-C; the last
         good state is then in `out/checkpoints`.
     """
-    profile = _own_profile(settings)
-    options = _settings(settings)
+    task = make_task(algorithm, model, federation, cohort, local, settings)
+    run = undertake(task, None if out is None else Path(out), resume=resume, config=config)
+    return conclude(run, display, tensorboard)
+
+
+def make_task(
+    algorithm: Algorithm,
+    model: Any,
+    federation: Federation,
+    cohort: Any,
+    local: Any,
+    settings: Mapping[str, Any],
+) -> Task:
+    """What a person handed in, checked: see `simulate`. Sets jax up for it."""
+    given = dict(settings)
+    profile = _own_profile(given)
+    options = _settings(given)
     platform.prepare(options.deterministic)
     strategy = cohort if isinstance(cohort, Sampling) else strategies.without_replacement(_whole(cohort))
     if not isinstance(local, LocalWork):
         raise BadInput(f"local = {local!r}: give Epochs(E, batch) or Steps(K, batch)")
     links = links_of(options, federation.workers, profile)
-    task = Task(algorithm, as_model(model), federation, strategy, local, options, links)
-    run = undertake(task, None if out is None else Path(out), resume=resume, config=config)
-    return conclude(run, display, tensorboard)
+    return Task(algorithm, as_model(model), federation, strategy, local, options, links)
 
 
 def conclude(run: Undertaking, display: Callable[[int], Display] = silent, tensorboard: bool = False) -> Run:

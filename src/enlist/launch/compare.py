@@ -29,9 +29,9 @@ from enlist.options import (
 from enlist.participation.sampling import Sampling
 from enlist.problem import datasets
 from enlist.problem.federation import Federation
-from enlist.problem.models import Model
+from enlist.problem.models import Model, accuracy
 from enlist.report.comparison import Comparison
-from enlist.studies.compare import Candidate, Entrant, Plan, compare
+from enlist.studies.contest import Candidate, Entrant, Plan, contest
 from enlist.words import typed
 
 # A method's own options follow it: fedprox+mu=0.1
@@ -66,7 +66,7 @@ def launch_compare(
         measure: whether a worker's computing is to be measured; otherwise it is what the settings say.
         hashes: of the files that the options name, where these must still be what they were.
     """
-    settings, asked = options.settings, options.comparison
+    settings = options.settings
     platform.prepare(settings.deterministic)
     _check_goal(options)
     check_names(options.problem, options.participation, settings)
@@ -77,8 +77,9 @@ def launch_compare(
     if options.output.resume is None:
         check_folder(out)
     found = file_hashes(options.problem, settings.profile, hashes or {})
-    seeds = range(settings.seed, settings.seed + asked.seeds)
+    seeds = range(settings.seed, settings.seed + options.comparison.seeds)
     common = _common(options, seeds, found)
+    target = _target(settings.target, common.model)
     field = [
         Entrant(
             label, [_candidate(common, *pair) for pair in zip(candidates, algorithms[label], strict=True)]
@@ -87,21 +88,13 @@ def launch_compare(
     ]
     for entrant in field:
         check(entrant.candidates[0].task(seeds[0]))
-    config = _config(options, common) | found
-    if options.output.resume is None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_config(out / "config.yaml", config)
-    elif read_config(out / "config.yaml") != config:
-        raise BadInput(
-            f"resume {out}: the options are not those it was begun with; begin anew in another folder"
-        )
-    assert settings.target is not None
-    plan = Plan(settings.target, seeds, seeds.stop, _tune_rounds(options), measure)
+    _keep_config(out, _config(options, common) | found, resume=options.output.resume is not None)
+    plan = Plan(target, seeds, seeds.stop, _tune_rounds(options), measure)
     shown: Callable[[str], Any] = (
         partial(partial, progress.live_with) if live else lambda label: progress.silent
     )
     with memory_explained():
-        return compare(field, plan, out, shown)
+        return contest(field, plan, out, shown)
 
 
 def read_methods(options: CompareOptions) -> Iterator[Typed]:
@@ -147,12 +140,27 @@ def _own_options(label: str) -> dict[str, Any]:
     return own
 
 
-def _check_goal(options: CompareOptions) -> None:
-    target = options.settings.target
-    if target is None:
-        raise BadInput("compare: say what is to be reached, for instance --target 0.9")
-    if not 0 < target < 1:
+def _keep_config(out: Path, config: dict[str, Any], resume: bool) -> None:
+    """Writes down what is compared, or sees that it is what was begun."""
+    if not resume:
+        out.mkdir(parents=True, exist_ok=True)
+        write_config(out / "config.yaml", config)
+    elif read_config(out / "config.yaml") != config:
+        raise BadInput(
+            f"resume {out}: the options are not those it was begun with; begin anew in another folder"
+        )
+
+
+def _target(target: float | None, model: Model) -> float:
+    assert target is not None
+    if model.metric is accuracy and not 0 < target < 1:
         raise BadInput(f"target = {target:g}: give a share between 0 and 1, for instance 0.9")
+    return target
+
+
+def _check_goal(options: CompareOptions) -> None:
+    if options.settings.target is None:
+        raise BadInput("compare: say what is to be reached, for instance --target 0.9")
     if options.settings.rounds < 1:
         raise BadInput("rounds = 0: a comparison needs at least 1")
 

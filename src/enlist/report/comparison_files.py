@@ -39,6 +39,8 @@ def print_outcome(comparison: Comparison, out: Path, console: "Console") -> None
     from rich.text import Text
 
     console.print(standings.terminal_table(comparison))
+    if comparison.tuning:
+        console.print(Text(comparison.tuning, style="dim"))
     for what, name in {**LEFT, "folder": ""}.items():
         # Never wrapped: a path broken over two lines cannot be clicked or copied.
         console.print(Text(f"{what:<8}", style="dim") + Text(str(out / name)), soft_wrap=True)
