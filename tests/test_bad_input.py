@@ -566,7 +566,7 @@ def test_too_little_memory_is_said_in_one_line(place, monkeypatch, capfd):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes")
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr("enlist.launch.run.conclude", exhausted)
+    monkeypatch.setattr("enlist.launch.run.undertake", exhausted)
     with pytest.raises(SystemExit) as stop:
         main(shlex.split(RUN))
     assert stop.value.code == 1
@@ -578,7 +578,7 @@ def test_a_full_disk_is_said_in_one_line(place, monkeypatch, capfd):
         raise OSError(28, "No space left on device", "new/metrics.jsonl")
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr("enlist.launch.run.conclude", full)
+    monkeypatch.setattr("enlist.launch.run.undertake", full)
     with pytest.raises(SystemExit) as stop:
         main(shlex.split(RUN))
     assert stop.value.code == 1

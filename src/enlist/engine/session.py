@@ -112,32 +112,28 @@ def open_session(task: Task, room: Room | None = None, like: Session | None = No
         room: place to leave, for a run that shares its program with runs on other partitions.
         like: a session whose examples are taken over where they are the same.
     """
-    check(task)
+    cost = check(task)
     load, settings = load_of(task), task.settings
     params = jax.eval_shape(task.model.init, jax.random.key(0), task.federation.data.x_train[:1])
     devices = execution.devices_for(load.places, settings.devices, nbytes(params))
     room = room_for([task.federation]) if room is None else room
 
     def seconds(candidate: Execution) -> float:
-        trial = _set_up(task, candidate, room, like)
+        trial = _set_up(task, candidate, room, like, cost)
         return execution.timed(lambda: trial.advance(1, False))
 
     chosen = execution.parse(settings.execution, load.places, devices)
-    return _set_up(task, chosen or execution.choose(load, devices, seconds), room, like)
+    return _set_up(task, chosen or execution.choose(load, devices, seconds), room, like, cost)
 
 
-def check(task: Task) -> None:
-    """Refuses parts that do not fit each other."""
+def check(task: Task) -> RoundCost:
+    """Refuses parts that do not fit each other, and says what a round of them sends."""
     _check_rates(task.algorithm)
     _check_model(task.model, task.federation)
     _check_settings(task.settings, task.model, task.federation)
     _check_state(task.algorithm, task.model, task.federation, task.sampling)
-    # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
-    _cost(task)
-
-
-def _cost(task: Task) -> RoundCost:
     data = task.federation.data
+    # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
     return round_cost(
         task.algorithm,
         task.model,
@@ -176,7 +172,7 @@ def links_of(settings: Settings, workers: int, profile: Any = None) -> Links:
     )
 
 
-def _set_up(task: Task, chosen: Execution, room: Room, like: Session | None) -> Session:
+def _set_up(task: Task, chosen: Execution, room: Room, like: Session | None, cost: RoundCost) -> Session:
     algorithm, federation, settings = task.algorithm, task.federation, task.settings
     mesh, data = platform.mesh(chosen.devices), federation.data
     run_key = jax.random.key(settings.seed)
@@ -189,7 +185,6 @@ def _set_up(task: Task, chosen: Execution, room: Room, like: Session | None) -> 
         for name, rate in algorithm.rates.items()
         if not _is_schedule(rate)
     }
-    cost = _cost(task)
     looked_at = evaluation.examples(federation, x, y, x_test, y_test, settings.worker_accuracy)
     return Session(
         plan=plan,

@@ -70,12 +70,9 @@ def compare(
                 algorithm, own, federations[seed], cohort, local, {**settings, "seed": seed, "target": target}
             )
 
-        rates = {
-            name: rate
-            for name, rate in algorithm.rates.items()
-            if name.endswith("_lr") and not callable(rate)
-        }
-        return Candidate({name: float(rate) for name, rate in rates.items()}, task, lambda seed: None)  # type: ignore[arg-type]
+        rates = {name: rate for name, rate in algorithm.rates.items() if isinstance(rate, int | float)}
+        lrs = {name: float(rate) for name, rate in rates.items() if name.endswith("_lr")}
+        return Candidate(lrs, task, lambda seed: None)
 
     field = [
         Entrant(label, [candidate(each) for each in ([given] if isinstance(given, Algorithm) else given)])
