@@ -164,7 +164,8 @@ def _tuning_words(entrants: Sequence[Entrant], contenders: Sequence[Contender], 
         return ""
     counts = ", ".join(f"{label} {count}" for label, count in tried.items())
     return (
-        f"Rates were chosen for each method by its lowest training loss after {plan.tune_rounds} rounds on a seed "
+        f"Rates were chosen for each method by its lowest training loss after {plan.tune_rounds} round"
+        f"{'s' if plan.tune_rounds > 1 else ''} on a seed "
         f"({plan.tune_seed}) that is not among those reported; candidates tried: {counts}."
         f"{_edges(entrants, contenders)}"
     )
