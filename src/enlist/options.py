@@ -19,7 +19,13 @@ MOST = 2**31 - 1
 MOST_PLACES = 1_000_000
 MOST_SEEDS = 1000
 # Kept in config.yaml beside the options: the SHA-256 of the files that these name.
-HASHES = {"dataset_sha256": "dataset", "model_sha256": "model", "profile_sha256": "profile"}
+HASHES = {
+    "algorithm_sha256": "algorithm",
+    "algorithms_sha256": "algorithms",
+    "dataset_sha256": "dataset",
+    "model_sha256": "model",
+    "profile_sha256": "profile",
+}
 # The rates that float32, in which a run computes, can hold.
 LEAST_RATE, MOST_RATE = 1e-37, 1e37
 
@@ -111,7 +117,8 @@ class AlgorithmOptions:
 
     algorithm: str = "fedavg"
     """fedavg, fedprox, scaffold, fedavgm, fedadagrad, fedadam, fedyogi, slowmo, local-momentum, fednova, feddyn,
-    mime, mimelite, cooperative, elastic, adaptive or loadaboost."""
+    mime, mimelite, cooperative, elastic, adaptive, loadaboost, or FILE.py:FUNCTION, a function that returns an
+    Algorithm."""
     worker_lr: float = 0.1
     """eta_L, the workers' learning rate."""
     server_lr: float | None = None

@@ -1,13 +1,13 @@
 """`enlist compare`: from options to several methods run to one target."""
 
 import itertools
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from enlist import own_file
 from enlist.algorithms.core import Algorithm
 from enlist.engine import platform, progress
 from enlist.engine.folder import read_config, write_config
@@ -34,8 +34,6 @@ from enlist.report.comparison import Comparison
 from enlist.studies.contest import Candidate, Entrant, Plan, contest
 from enlist.words import typed
 
-# A method's own options follow it: fedprox+mu=0.1
-OWN = re.compile(r"\+(?=[A-Za-z][A-Za-z0-9_-]*=)")
 DEFAULT_SHARE = 4
 
 
@@ -76,7 +74,8 @@ def launch_compare(
     }
     if options.output.resume is None:
         check_folder(out)
-    found = file_hashes(options.problem, settings.profile, hashes or {})
+    named = {"algorithms": options.comparison.algorithms}
+    found = file_hashes(options.problem, settings.profile, named, hashes or {})
     seeds = range(settings.seed, settings.seed + options.comparison.seeds)
     common = _common(options, seeds, found)
     target = _target(settings.target, common.model)
@@ -102,7 +101,7 @@ def read_methods(options: CompareOptions) -> Iterator[Typed]:
     labels = [text.strip() for text in options.comparison.algorithms.split(",")]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise BadInput(f"algorithms: {twice!r} is there twice")
-    plain = [OWN.split(label)[0] for label in labels]
+    plain = [methods.OWN_OPTIONS.split(label)[0] for label in labels]
     shared = {name: value for name, value in vars(options.method).items() if value is not None}
     everywhere = {*methods.COMMON_OPTIONS}
     for name, value in shared.items():
@@ -130,7 +129,7 @@ def read_methods(options: CompareOptions) -> Iterator[Typed]:
 
 
 def _own_options(label: str) -> dict[str, Any]:
-    pairs = OWN.split(label)[1:]
+    pairs = methods.OWN_OPTIONS.split(label)[1:]
     own = typed(RunOptions, [f"--{pair}" for pair in pairs])[0]
     allowed = {*MethodOptions.__dataclass_fields__, "worker_lr", "server_lr"}
     if stranger := next((each for each in own if each not in allowed), None):
@@ -188,6 +187,9 @@ def _candidate(
     common: Common, chosen: tuple[AlgorithmOptions, MethodOptions], algorithm: Algorithm
 ) -> Candidate:
     rule, method = chosen
+    hashes = {name: value for name, value in common.hashes.items() if name != "algorithms_sha256"}
+    if (own := own_file.digest(rule.algorithm, "algorithm")) is not None:
+        hashes["algorithm_sha256"] = own
     work = methods.local_work(method)
     for federation in common.federations.values():
         check_work(work, federation)
@@ -201,7 +203,7 @@ def _candidate(
     def config(seed: int) -> dict[str, Any]:
         settings = replace(common.options.settings, seed=seed)
         filled = replace(common.options, rule=rule, method=method, settings=settings)
-        return complete_config(filled) | common.hashes
+        return complete_config(filled) | hashes
 
     full = methods.complete(rule, method)[0]
     rates = {"worker_lr": full.worker_lr, "server_lr": full.server_lr}

@@ -1,12 +1,14 @@
 """Names of methods, optimizers and encodings become algorithms here, and amounts of work local work."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import optax
 
+from enlist import own_file
 from enlist.algorithms import encoding
 from enlist.algorithms.adaptive import adaptive
 from enlist.algorithms.compressed import compressed
@@ -77,13 +79,23 @@ COMMON_OPTIONS = (
     "batch",
 )
 DEFAULT_EPOCHS = 5
+# Where several methods are named, each one's own options follow it: fedprox+mu=0.1
+OWN_OPTIONS = re.compile(r"\+(?=[A-Za-z][A-Za-z0-9_-]*=)")
+
+
+def maker(name: str) -> Callable[..., Algorithm]:
+    """What makes the method of that name, or of a person's own file."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    own = own_file.function(name, "algorithm")
+    if own is None:
+        raise unknown("algorithm", name, [*ALGORITHMS, "FILE.py:FUNCTION"])
+    return own
 
 
 def takes(name: str) -> set[str]:
     """The options, by their names on the command line, that a method has; unknown methods are refused."""
-    if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS)
-    parameters = inspect.signature(ALGORITHMS[name]).parameters
+    parameters = inspect.signature(maker(name)).parameters
     sides = {f"{side}_optimizer" for side in ("worker", "server") if side in parameters}
     return {*COMMON_OPTIONS, *sides, *(each for each in METHOD_OPTIONS if each in parameters)}
 
@@ -103,7 +115,19 @@ def algorithm(rule: AlgorithmOptions, options: MethodOptions) -> Algorithm:
     for side in ("worker", "server"):
         if (typed := given[f"{side}_optimizer"]) is not None:
             arguments[side] = optimizer(f"{side}-optimizer", typed)
-    return _compressed(options, ALGORITHMS[rule.algorithm](**arguments))
+    return _compressed(options, _made(rule.algorithm, arguments))
+
+
+def _made(name: str, arguments: dict[str, Any]) -> Algorithm:
+    try:
+        made = maker(name)(**arguments)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{name} failed: {own_file.cause(error)}") from error
+    if not isinstance(made, Algorithm):
+        raise BadInput(f"{name}: must return an enlist.Algorithm, not {type(made).__name__}")
+    return made
 
 
 def _compressed(options: MethodOptions, plain: Algorithm) -> Algorithm:
@@ -153,9 +177,16 @@ def amount(work: LocalWork) -> dict[str, Any]:
 
 def complete(rule: AlgorithmOptions, options: MethodOptions) -> tuple[AlgorithmOptions, MethodOptions]:
     """With what the method takes where nothing was given: a configuration that is complete repeats a run for good."""
-    parameters = inspect.signature(ALGORITHMS[rule.algorithm]).parameters
-    unset = {name: parameters[name].default for name in METHOD_OPTIONS if name in parameters}
-    unset |= {f"{side}_optimizer": "sgd" for side in ("worker", "server") if side in parameters}
+    parameters = inspect.signature(maker(rule.algorithm)).parameters
+    plain = (int, float, str)
+    unset = {
+        name: parameters[name].default
+        for name in METHOD_OPTIONS
+        if name in parameters and isinstance(parameters[name].default, plain)
+    }
+    for side in ("worker", "server"):
+        if side in parameters and parameters[side].default is optax.sgd:
+            unset[f"{side}_optimizer"] = "sgd"
     unset |= amount(local_work(options))
     codec = encoding.parse(options.compress or "none")
     if codec is not encoding.identity():

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from enlist import links
+from enlist import links, own_file
 from enlist.algorithms.work import LocalWork, Steps
 from enlist.errors import BadInput
-from enlist.launch.methods import amount
+from enlist.launch.methods import OWN_OPTIONS, amount
 from enlist.options import HASHES, MethodOptions, ParticipationOptions, ProblemOptions
 from enlist.participation import sampling
 from enlist.participation.sampling import Sampling
@@ -92,18 +92,30 @@ def check_work(work: LocalWork, federation: Federation) -> None:
         raise BadInput(f"{name.replace('_', '-')} = {most}: choose 1 to {MOST_DRAWS // one}")
 
 
-def file_hashes(problem: ProblemOptions, profile: str | None, before: dict[str, Any]) -> dict[str, Any]:
-    """Of the files that the options name. A file that is not what it was `before` makes another run."""
+def file_hashes(
+    problem: ProblemOptions, profile: str | None, algorithms: dict[str, Any], before: dict[str, Any]
+) -> dict[str, Any]:
+    """Of the files that the options name. A file that is not what it was `before` makes another run.
+
+    Args:
+        algorithms: the option that names an algorithm, or several: its name and its words.
+        before: the hashes as they were.
+    """
+    ((option, words),) = algorithms.items()
+    own = [own_file.digest(OWN_OPTIONS.split(each.strip())[0], "algorithm") for each in words.split(",")]
     found: dict[str, Any] = {}
+    if any(own):
+        together = "".join(each for each in own if each)
+        found[f"{option}_sha256"] = own[0] if len(own) == 1 else hashlib.sha256(together.encode()).hexdigest()
     if problem.dataset.lower().endswith(".npz"):
         # A file that cannot be read is explained by whoever reads it next.
         with contextlib.suppress(OSError, ValueError), Path(problem.dataset).open("rb") as file:
             found["dataset_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    if (own := adapters.spec_hash(problem.model)) is not None:
-        found["model_sha256"] = own
+    if (model_file := adapters.spec_hash(problem.model)) is not None:
+        found["model_sha256"] = model_file
     if (table := links.file_digest(profile)) is not None:
         found["profile_sha256"] = table
-    named = vars(problem) | {"profile": profile}
+    named = vars(problem) | {"profile": profile} | algorithms
     for name in before.keys() & found.keys():
         if found[name] != before[name]:
             raise BadInput(

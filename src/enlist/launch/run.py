@@ -45,7 +45,8 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
     work = methods.local_work(options.method)
     if options.output.resume is None:
         check_folder(out)
-    found = file_hashes(options.problem, options.settings.profile, hashes or {})
+    named = {"algorithm": options.rule.algorithm}
+    found = file_hashes(options.problem, options.settings.profile, named, hashes or {})
     problem, federation = deal(options.problem, options.settings.seed)
     participation, strategy = cohort(options.participation, federation.workers)
     check_work(work, federation)

@@ -5,18 +5,16 @@ is imported only when something of it is given, so enlist works without any of t
 """
 
 import functools
-import hashlib
 import inspect
-import sys
-import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from enlist import own_file
 from enlist.errors import BadInput, unknown
+from enlist.own_file import cause
 from enlist.problem import models
 from enlist.problem.models import Model, Outputs, Params
 from enlist.problem.modules import DROPOUT, STATE, family, open_module
@@ -103,22 +101,9 @@ def from_spec(text: str, classes: int | None = None) -> Model:
     }
     if text in built_in:
         return built_in[text]() if classes is None else built_in[text](classes)
-    file, function = _file_spec(text) or (None, None)
-    if file is None or function is None:
+    make = own_file.function(text, "model")
+    if make is None:
         raise unknown("model", text, [*built_in, "FILE.py:FUNCTION"])
-    source = _read(file)
-    module = types.ModuleType(f"enlist_model_{hashlib.sha256(source).hexdigest()[:16]}")
-    module.__file__ = str(file)
-    sys.modules[module.__name__] = module  # dataclasses and pickle look their module up here
-    try:
-        exec(compile(source, str(file), "exec"), module.__dict__)
-    except Exception as error:
-        raise BadInput(f"{file} cannot be loaded: {_cause(error)}") from error
-    make = getattr(module, function, None)
-    if not callable(make):
-        raise BadInput(
-            f"{file} has no function {function!r}: give FILE.py:FUNCTION with one that returns a model"
-        )
     told = {"classes": classes} if classes is not None and "classes" in _arguments(make) else {}
     try:
         if _arguments(make) & {"rngs", "key"}:
@@ -126,28 +111,13 @@ def from_spec(text: str, classes: int | None = None) -> Model:
         else:
             model = as_model(make(**told))
     except Exception as error:
-        raise BadInput(f"{file}:{function} failed: {_cause(error)}") from error
+        raise BadInput(f"{text} failed: {cause(error)}") from error
     return model._replace(classes=model.classes or classes) if told else model
 
 
 def spec_hash(text: str) -> str | None:
     """The SHA-256 of the file that `text` names, to be kept with a run; None for a built-in model."""
-    named = _file_spec(text)
-    return hashlib.sha256(_read(named[0])).hexdigest() if named else None
-
-
-def _file_spec(text: str) -> tuple[Path, str] | None:
-    file, _, function = text.rpartition(":")
-    if text.endswith(".py"):
-        raise BadInput(f"model {text!r} names a file but no function: type {text}:FUNCTION")
-    return (Path(file), function) if file.endswith(".py") else None
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise BadInput(f"model file {file} cannot be read: {error.strerror or error}") from error
+    return own_file.digest(text, "model")
 
 
 def _parts(thing: Any) -> _Parts:
@@ -206,7 +176,7 @@ def _factory(make: Callable) -> _Parts:
     try:
         sample = module(jax.random.key(0))
     except Exception as error:
-        raise BadInput(f"{name}({argument}=...) failed: {_cause(error)}") from error
+        raise BadInput(f"{name}({argument}=...) failed: {cause(error)}") from error
     library = family(type(sample))
     if library not in ("nnx", "equinox"):
         raise BadInput(f"{name}({argument}=...) gave {_short(sample)}, not an nnx or equinox module")
@@ -233,7 +203,7 @@ def _checked(parts: _Parts) -> Callable[[Any, Any], Params]:
             raise
         except Exception as error:
             hint = f" ({DROPOUT})" if "rng" in type(error).__name__.lower() + str(error).lower() else ""
-            raise BadInput(f"{parts.name} fails on inputs of shape {shape}: {_cause(error)}{hint}") from error
+            raise BadInput(f"{parts.name} fails on inputs of shape {shape}: {cause(error)}{hint}") from error
         for path, leaf in jax.tree.leaves_with_path(params):
             if not jnp.issubdtype(getattr(leaf, "dtype", None) or type(leaf), jnp.floating):
                 where = jax.tree_util.keystr(path)
@@ -267,16 +237,6 @@ def _arguments(function: Callable) -> set[str]:
 def _name(function: Any) -> str:
     inner = function.func if isinstance(function, functools.partial) else function
     return getattr(inner, "__name__", "model").strip("<>")
-
-
-def _cause(error: BaseException) -> str:
-    """An exception in one line."""
-    if isinstance(error, BadInput):
-        return str(error)
-    text = " ".join(str(error).split())
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"{text}: pip install {error.name.partition('.')[0]}"
-    return f"{type(error).__name__}: {text[:300]}"
 
 
 def _short(thing: Any) -> str:

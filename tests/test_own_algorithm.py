@@ -1,0 +1,76 @@
+"""An algorithm in a person's own file: run, compared, kept by its hash, refused in one line where it cannot be."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from enlist.cli import main
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "clipped.py"
+PROBLEM = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20 --rounds 3"
+
+
+def enlist(words):
+    main(shlex.split(words))
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_it_runs_is_compared_and_repeats_only_as_the_file_that_it_was(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    own = Path("own.py")
+    own.write_text(EXAMPLE.read_text().replace("bound: float = 1.0", "bound: float = 0.01"))
+    enlist(f"run {PROBLEM} --algorithm own.py:clipped --out run --json")
+    # Uniform means of updates no longer than 0.01 are no longer either.
+    assert all(0.001 < line["delta_norm"] <= 0.0101 for line in metrics("run"))
+    config = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert (config["algorithm"], config["worker_lr"], config["server_lr"]) == ("own.py:clipped", 0.1, 1.0)
+    enlist("run --config run/config.yaml --out again --json")
+    assert Path("run/metrics.jsonl").read_text() == Path("again/metrics.jsonl").read_text()
+    enlist(f"compare {PROBLEM} --algorithms fedavg,own.py:clipped --seeds 1 --target 0.1 --out both --json")
+    assert metrics("both/runs/own.py_clipped/seed-0")[-1]["delta_norm"] <= 0.0101
+    own.write_text(own.read_text() + "\n# another\n")
+    capsys.readouterr()
+    for again in ("run --config run/config.yaml --out new", "compare --resume both"):
+        with pytest.raises(SystemExit) as stop:
+            enlist(again)
+        assert stop.value.code == 2
+        assert "is not the file it was" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "says"),
+    [
+        (None, "own.py:make", "algorithm file own.py cannot be read: No such file or directory"),
+        ("", "own.py", "names a file but no function: type own.py:FUNCTION"),
+        (
+            "x = 1",
+            "own.py:make",
+            "has no function 'make': give FILE.py:FUNCTION with one that returns an algorithm",
+        ),
+        ("1/0", "own.py:make", "own.py cannot be loaded: ZeroDivisionError: division by zero"),
+        (
+            "def make(): return 3",
+            "own.py:make --worker-lr 0.1",
+            "worker-lr = 0.1: own.py:make has no such option",
+        ),
+        ("def make(worker_lr): return 3", "own.py:make", "must return an enlist.Algorithm, not int"),
+        ("def make(worker_lr): raise ValueError('no')", "own.py:make", "own.py:make failed: ValueError: no"),
+        ("import sys; sys.exit(3)", "own.py:make", "the file ended the program (sys.exit(3))"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(source, name, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if source is not None:
+        Path("own.py").write_text(source)
+    with pytest.raises(SystemExit) as stop:
+        enlist(f"run {PROBLEM} --out new --algorithm {name}")
+    said = capsys.readouterr().err
+    assert (stop.value.code, said.count("\n")) == (2, 1)
+    assert says in said
+    assert not Path("new").exists()
