@@ -76,10 +76,11 @@ def contest(
     # One room for all, so that short runs and long ones share a program.
     any_task = entrants[0].candidates[0].task
     room = room_for([any_task(seed).federation for seed in (*plan.seeds, plan.tune_seed)])
+    seconds = _computing(entrants, plan, out) if plan.measure else {}
     contenders = []
     for entrant in entrants:
         chosen = _best(entrant, plan, out, room, display)
-        jobs = _jobs(entrant, chosen, plan, out)
+        jobs = _jobs(entrant, chosen, plan, out, seconds.get(entrant.label))
         waiting = [job for job in jobs if not finished(job.out)]
         if waiting:
             words = f"{entrant.label}, {len(waiting)} seed{'s' if len(waiting) > 1 else ''}"
@@ -99,14 +100,21 @@ def folder_name(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.=+-]+", "_", label)
 
 
-def _jobs(entrant: Entrant, chosen: Candidate, plan: Plan, out: Path) -> list[Job]:
-    """A run for each seed; what a worker computes is measured once and kept."""
+def _computing(entrants: Sequence[Entrant], plan: Plan, out: Path) -> dict[str, float]:
+    """What a worker of each method computes in a round, measured side by side and kept; rates do not matter."""
+
+    def measured() -> dict[str, float]:
+        tasks = [entrant.candidates[0].task(plan.seeds[0]) for entrant in entrants]
+        return dict(zip([entrant.label for entrant in entrants], worker_seconds(tasks), strict=True))
+
+    return dict(_remembered(out / "worker_seconds.json", measured))
+
+
+def _jobs(entrant: Entrant, chosen: Candidate, plan: Plan, out: Path, measured: float | None) -> list[Job]:
+    """A run for each seed."""
     place = out / "runs" / folder_name(entrant.label)
     tasks = [chosen.task(seed) for seed in plan.seeds]
-    seconds = tasks[0].settings.worker_seconds
-    if plan.measure:
-        measured = _remembered(place / "worker_seconds.json", lambda: worker_seconds(tasks[0]))
-        seconds = float(measured)
+    seconds = tasks[0].settings.worker_seconds if measured is None else measured
     jobs = []
     for seed, task in zip(plan.seeds, tasks, strict=True):
         settings = replace(task.settings, worker_seconds=seconds, target=plan.target)
