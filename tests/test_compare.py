@@ -12,7 +12,8 @@ import enlist
 from enlist.cli import main
 from enlist.launch.compare import read_methods
 from enlist.options import CompareOptions, unflatten
-from enlist.studies.contest import folder_name, score
+from enlist.report.comparison_files import folder_name
+from enlist.studies.contest import score
 
 PROBLEM = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20"
 COMPARE = (
@@ -94,6 +95,25 @@ def test_it_goes_on_where_it_was_stopped(compared, tmp_path, capsys):
         main(["compare", "--resume", str(cut), "--rounds", "13"])
     assert stop.value.code == 2
     assert "the options are not those it was begun with" in capsys.readouterr().err
+
+
+def test_report_draws_a_comparison_again(compared, tmp_path, capsys):
+    main(["report", str(compared), "--out", str(tmp_path / "again"), "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts | {"folder": None} == json.loads((compared / "summary.json").read_text()) | {"folder": None}
+    for name in ("compare.csv", "seeds.csv", "compare.tex"):
+        assert (tmp_path / "again" / name).read_text() == (compared / name).read_text()
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    shutil.copy(compared / "config.yaml", unfinished)
+    for words, says in (
+        ([str(unfinished)], "holds a comparison that is not finished"),
+        ([str(compared), str(compared)], "a comparison has a page of its own"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["report", *words])
+        assert stop.value.code == 2
+        assert says in capsys.readouterr().err
 
 
 def test_methods_are_read_with_options_of_their_own():

@@ -24,7 +24,7 @@ from enlist.words import kept, typed
 COMMANDS = {
     "run": "simulate one run",
     "compare": "several algorithms to one target, with their best rates, over seeds",
-    "report": "a page and a picture from one or more runs",
+    "report": "a page and a picture from one or more runs, or from a comparison",
     "data": "list | fetch NAME | where NAME: the data sets",
 }
 EPILOGUE = (
@@ -37,10 +37,10 @@ ACTIONS = ("list", "fetch", "where")
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Writes curves.png and report.html for one run, or for several in comparison."""
+    """Writes curves.png and report.html for one run, for several side by side, or anew for a comparison."""
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Folders of runs."""
+    """Folders of runs, or the folder of one comparison."""
     out: str | None = None
     """The folder to write (default: the run's own; for several runs a new dated one under runs/)."""
     json: bool = False
@@ -231,10 +231,15 @@ def _compare(given: dict[str, Any], loose: list[str]) -> None:
         if not (out / "config.yaml").exists():
             raise
         _stop(f"interrupted; go on with: enlist compare --resume {out}", 130)
+    _show_comparison(comparison, out, asked.json)
+
+
+def _show_comparison(comparison: Any, out: Path, as_json: bool) -> None:
+    """Draws the comparison's pictures and page, writes its tables and prints its outcome."""
     from enlist.report.comparison_files import print_outcome, write_all
 
     facts = write_all(comparison, out)
-    if asked.json:
+    if as_json:
         _print_json(facts | {"folder": str(out)})
         return
     from rich.console import Console
@@ -246,16 +251,22 @@ def _compare(given: dict[str, Any], loose: list[str]) -> None:
 
 
 def _report(given: dict[str, Any], folders: list[str]) -> None:
-    from enlist.report import figures, page, record
+    from enlist.report import comparison_files, figures, page, record
 
     if not folders:
         raise BadInput("report: name at least one folder of a run, for instance: enlist report runs/NAME")
-    runs = [record.load(folder) for folder in folders]
-    out = Path(given.get("out") or (folders[0] if len(runs) == 1 else _unused("report")))
+    compared = [comparison_files.load(Path(folder)) for folder in folders]
+    if any(compared) and len(folders) > 1:
+        raise BadInput("report: a comparison has a page of its own; name its folder alone")
+    runs = [] if any(compared) else [record.load(folder) for folder in folders]
+    out = Path(given.get("out") or (folders[0] if len(folders) == 1 else _unused("report")))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise BadInput(f"out = {out}: cannot be made a folder ({error}); name another") from error
+    if compared[0] is not None:
+        _show_comparison(compared[0], out, bool(given.get("json")))
+        return
     figures.curves(runs, out / "curves.png")
     page.write_page(runs, out / "report.html")
     made = {"page": str(out / "report.html"), "picture": str(out / "curves.png")}

@@ -1,11 +1,15 @@
 """Everything that a comparison leaves besides its runs."""
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enlist.report import bands, comparison_page, standings
-from enlist.report.comparison import Comparison, summary
+import yaml
+
+from enlist.errors import BadInput
+from enlist.report import bands, comparison_page, record, standings
+from enlist.report.comparison import Comparison, Contender, summary
 from enlist.report.record import write_whole
 
 if TYPE_CHECKING:
@@ -19,6 +23,45 @@ LEFT = {
     "seeds": "seeds.csv",
     "latex": "compare.tex",
 }
+
+
+def folder_name(label: str) -> str:
+    """A label as the name of a folder.
+
+    Example:
+        >>> folder_name("fedavg+compress=topk:0.01")
+        'fedavg+compress=topk_0.01'
+    """
+    return re.sub(r"[^A-Za-z0-9_.=+-]+", "_", label)
+
+
+def load(folder: Path) -> Comparison | None:
+    """The comparison that a folder holds; None where it holds none."""
+    facts, begun = _mapping(folder / "summary.json"), _mapping(folder / "config.yaml")
+    if "contenders" not in facts and "algorithms" not in begun:
+        return None
+    try:
+        contenders = [_contender(folder, each) for each in facts["contenders"]]
+        return Comparison(float(facts["target"]), contenders, str(facts["tuning"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(
+            f"{folder} holds a comparison that is not finished: go on with enlist compare --resume {folder}"
+        ) from error
+
+
+def _contender(folder: Path, facts: Any) -> Contender:
+    place = folder / "runs" / folder_name(facts["label"])
+    runs = [record.load(place / f"seed-{run['seed']}") for run in facts["runs"]]
+    return Contender(facts["label"], runs, facts["rates"], facts["tried"])
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """What a YAML (or JSON, which is YAML) file says; nothing where it cannot be read."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def write_all(comparison: Comparison, out: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from enlist.engine.together import Job, simulate_together
 from enlist.errors import BadInput
 from enlist.report import record
 from enlist.report.comparison import Comparison, Contender
+from enlist.report.comparison_files import folder_name
 
 # Of a short run this share of its evaluated rounds, the last ones, is averaged: single rounds are noisy.
 SCORED_SHARE = 0.25
@@ -88,16 +88,6 @@ def contest(
         runs = [record.load(job.out) for job in jobs if job.out is not None]
         contenders.append(Contender(entrant.label, runs, chosen.rates, len(entrant.candidates)))
     return Comparison(plan.target, contenders, _tuning_words(entrants, contenders, plan))
-
-
-def folder_name(label: str) -> str:
-    """A label as the name of a folder.
-
-    Example:
-        >>> folder_name("fedavg+compress=topk:0.01")
-        'fedavg+compress=topk_0.01'
-    """
-    return re.sub(r"[^A-Za-z0-9_.=+-]+", "_", label)
 
 
 def _computing(entrants: Sequence[Entrant], plan: Plan, out: Path) -> dict[str, float]:
