@@ -56,10 +56,17 @@ def simulate_together(
     for part in _parts(jobs, _at_once(jobs) if side_by_side else 1):
         runs = list(_begun(part, room))
         _carry_out(runs, display)
-        made += [each.finish() for each in runs]
+        made += [_finished(each) for each in runs]
         for each in runs:
             if isinstance(each.stopped, KeyboardInterrupt):
                 raise each.stopped
+    return made
+
+
+def _finished(run: Undertaking) -> Run:
+    """The outcome, without the states: those of many runs, their workers' included, need not be held at once."""
+    made = run.finish()
+    run.session.state = run.session.state._replace(server=None, workers=None)
     return made
 
 
@@ -117,6 +124,9 @@ def _at_once(jobs: Sequence[Job]) -> int:
     load = load_of(task)
     x = jax.ShapeDtypeStruct((1, *load.example[0].shape[1:]), load.example[0].dtype)
     params = jax.eval_shape(task.model.init, jax.random.key(0), x)
-    own = nbytes(jax.eval_shape(task.algorithm.init_worker, params)) * task.federation.workers
-    one = load.places * execution.lane_bytes(load) + 3 * own
+    workers = task.federation.workers
+    own = nbytes(jax.eval_shape(task.algorithm.init_worker, params)) * workers
+    server = nbytes(jax.eval_shape(lambda x: task.algorithm.init_server(x, workers), params))
+    # Of the states there are those of a round, those it leads to, and for a moment those that are stacked.
+    one = load.places * execution.lane_bytes(load) + 3 * (own + server)
     return max(1, min(len(jobs), int(execution.MEMORY_SHARE * limit / one)))
