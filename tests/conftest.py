@@ -1,9 +1,11 @@
 """Strict everywhere: shapes and types checked at run time, no silent broadcasting, several CPU devices."""
 
 import os
+from pathlib import Path
 
-# A cache of the tests' own: they must not find, or leave, anything in the user's.
 os.environ.setdefault("MPLBACKEND", "Agg")
+# A cache of the tests' own: they must not find, or leave, anything in the user's.
+os.environ.setdefault("ENLIST_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "enlist"))
 
 from jaxtyping import install_import_hook
 
