@@ -272,7 +272,7 @@ def test_the_protocol(name, tmp_path):
     )
     for cohort in (1, 6):
         assert np.isfinite(run(algorithm, cohort=cohort, rounds=1).metrics[-1]["train_loss"])
-    assert run(algorithm, rounds=0).summary["rounds"] == 0
+    assert run(algorithm, rounds=0, execution="one-by-one", devices=1).summary["rounds"] == 0
     other = run(METHODS[name](worker_lr=0.01, server_lr=0.5), execution="one-by-one", devices=1)
     assert other.session.program is whole.session.program
 
