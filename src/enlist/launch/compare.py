@@ -31,10 +31,8 @@ from enlist.problem import datasets
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model, accuracy
 from enlist.report.comparison import Comparison
-from enlist.studies.contest import Candidate, Entrant, Plan, contest
+from enlist.studies.contest import Candidate, Entrant, Plan, contest, short_run
 from enlist.words import typed
-
-DEFAULT_SHARE = 4
 
 
 class Typed(NamedTuple):
@@ -211,7 +209,7 @@ def _candidate(
 
 
 def _tune_rounds(options: CompareOptions) -> int:
-    return options.comparison.tune_rounds or max(1, options.settings.rounds // DEFAULT_SHARE)
+    return short_run(options.settings.rounds, options.comparison.tune_rounds)
 
 
 def _config(options: CompareOptions, common: Common) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from enlist.problem.adapters import as_model
 from enlist.problem.federation import Federation
 from enlist.report.comparison import Comparison
 from enlist.report.comparison_files import write_all
-from enlist.studies.contest import Candidate, Entrant, Plan, contest
-
-SHARE_OF_ROUNDS = 4
+from enlist.studies.contest import Candidate, Entrant, Plan, contest, short_run
 
 
 def compare(
@@ -85,7 +83,7 @@ def compare(
         target,
         range(first, first + seeds),
         first + seeds,
-        tune_rounds or max(1, rounds // SHARE_OF_ROUNDS),
+        short_run(rounds, tune_rounds),
         measure="worker_seconds" not in settings,
     )
     comparison = contest(field, plan, place)

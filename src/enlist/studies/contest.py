@@ -62,6 +62,11 @@ class Plan(NamedTuple):
     measure: bool = True
 
 
+def short_run(rounds: int, asked: int | None = None) -> int:
+    """Rounds of the short runs that choose the rates: as asked for, or a quarter of the long ones."""
+    return asked or max(1, rounds // 4)
+
+
 def contest(
     entrants: Sequence[Entrant],
     plan: Plan,
