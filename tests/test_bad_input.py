@@ -222,7 +222,7 @@ CODECS = [
 
 DATA = [
     (f"{OWN} missing.npz", "missing.npz: no such file"),
-    (f"{OWN} empty", "unknown dataset 'empty'"),
+    (f"{OWN} empty", "empty: x_train.npy missing"),
     (f"{OWN} text.npz", "text.npz: not a readable .npz"),
     (f"{OWN} torn.npz", "torn.npz: "),
     (f"{OWN} array.npz", "array.npz: a single array; make a .npz with numpy.savez"),
@@ -357,7 +357,83 @@ OUT = [
     ("data where nope", "unknown dataset 'nope'"),
 ]
 
-CASES = [*WORDS, *METHODS, *NUMBERS, *NAMES, *CODECS, *DATA, *MODELS, *PROFILES, *KEPT, *OUT]
+SWEEP = "sweep --dataset digits --model logistic --workers 20 --rounds 1 --out new"
+SWEEPS = [
+    (SWEEP, "sweep: nothing differs; give an option several values, such as --worker-lr 0.01,0.1"),
+    (f"{SWEEP} --worker-lr 0.1", "or use enlist run"),
+    (f"{SWEEP} 0.1", "sweep: '0.1' belongs to no option"),
+    (f"{SWEEP} --worker-rl 0.1,1", "unknown option --worker-rl: did you mean --worker-lr?"),
+    (
+        "sweep --dataset digits,mnist --out new",
+        "type it once for each data set: --dataset digits --dataset mnist",
+    ),
+    *(
+        (f"{SWEEP} --{rest}", says)
+        for rest, says in [
+            ("worker-lr 0.1,abc", "worker-lr = abc: must be a number"),
+            ("worker-lr 0.1,", "worker-lr = 0.1,: a value is missing beside a comma"),
+            ("worker-lr 0.1,1,0.10", "worker-lr: 0.1 is there twice"),
+            ("worker-lr 0.1,-1", "worker_lr=-1: worker-lr = -1: a learning rate must be above 0"),
+            ("cohort 5,30", "cohort=30: cohort = 30 is more than the 20 workers there are"),
+            ("cohort 5,15 --workers 20,10", "workers=10, cohort=15: cohort = 15 is more than the 10 workers"),
+            ("batch 10,100000", "batch=100000: batch = 100000: digits has 1437 training rows"),
+            (
+                "partition iid,digits:11",
+                "partition=digits:11: partition digits:11: classes a worker must be from 1",
+            ),
+            ("dataset digitz", "dataset=digitz: unknown dataset 'digitz': did you mean 'digits'?"),
+            ("model logistic,logistc", "model=logistc: unknown model 'logistc': did you mean 'logistic'?"),
+            ("model logistic,cnn", "model=cnn: cnn was given examples of shape (8, 8, 1)"),
+            ("algorithm fedavg,scafold", "algorithm=scafold: unknown algorithm 'scafold'"),
+            ("algorithm fedavg,fedprox --mu 1", "algorithm=fedavg: mu = 1.0: fedavg has no such option"),
+            (
+                "algorithm fedavg,scaffold --sampling with-replacement",
+                "algorithm=scaffold: algorithm scaffold keeps",
+            ),
+            ("compress sign,topk:9999", "compress=topk:9999: topk:9999: the vector to send has only 650"),
+            (
+                "local-epochs 1,2 --local-steps 3",
+                "local_epochs=1: local-steps and local-epochs are both given",
+            ),
+            ("precision float32,fp8", "precision=fp8: unknown precision 'fp8'"),
+            ("devices 1,99", "devices=99: devices = 99: this machine has 4"),
+            ("target 0.5,95", "target=95: target = 95: an accuracy is above 0 and at most 1"),
+            ("profile lognormal:1,missing.csv", "profile=missing.csv: profile missing.csv: no such file"),
+            ("seeds 0", "seeds = 0: must be from 1 to 1000"),
+            ("seeds 2 --seed 0,1", "seed and seeds are both given"),
+            ("seeds 1000 --worker-lr 1,2,3,4,5,6,7,8,9,10,11", "sweep: 11,000 runs are more than 10,000"),
+            ("worker-lr 1,2 --out done", "out = done: that folder is not empty"),
+            ("worker-lr 1,2 --out good.npz", "out = good.npz: that is a file"),
+            ("grid missing.yaml", "missing.yaml: no such file"),
+            ("grid torn.yaml", "torn.yaml: cannot be read as YAML"),
+            ("grid list.yaml", "list.yaml: must hold options as 'name: value' lines"),
+            ("grid unknown.yaml", "unknown.yaml: unknown option cohrt: did you mean cohort?"),
+            ("grid out.yaml", "out.yaml: unknown option out"),
+            ("grid empty-axis.yaml", "empty-axis.yaml: worker_lr = []: an empty list"),
+            ("grid commas.yaml", "several values are written as a list: [0.1,1]"),
+            ("grid deep.yaml", "deep.yaml: worker_lr = [1]: must be a number"),
+            ("grid no-runs.yaml", "no-runs.yaml: runs: must be a list of combinations"),
+            ("grid odd-runs.yaml", "odd-runs.yaml: unknown option cohrt: did you mean cohort?"),
+            ("grid axis-and-runs.yaml", "cohort is an axis and is in runs too"),
+            ("grid same-runs.yaml", "runs: cohort=5 is there twice"),
+            ("grid seeds.yaml", "seeds.yaml: seeds = many: must be a whole number"),
+            ("grid alike.yaml", "deterministic is the same for all runs of a sweep"),
+        ]
+    ),
+    (
+        "sweep --grid hashed.yaml --model logistic --out new",
+        "good.npz is not the file it was when this grid was",
+    ),
+    (
+        "sweep --config data.yaml --worker-lr 1,2 --out new",
+        "good.npz is not the file it was when this grid was",
+    ),
+    ("sweep --resume empty", "resume empty: there is no sweep in that folder (it has no sweep.yaml)"),
+    ("sweep --resume done", "resume done: there is no sweep in that folder"),
+    ("sweep --resume empty --rounds 3", "resume and rounds are both given"),
+]
+
+CASES = [*WORDS, *METHODS, *NUMBERS, *NAMES, *CODECS, *DATA, *MODELS, *PROFILES, *KEPT, *OUT, *SWEEPS]
 
 MODELS_PY = """
 import jax.numpy as jnp
@@ -455,6 +531,16 @@ def write_configs(folder):
         "data": "dataset: good.npz\nmodel: logistic\nworkers: 4\ncohort: 2\ndataset_sha256: abc\n",
         "profile": "dataset: digits\nmodel: logistic\nworkers: 20\nprofile: all.csv\nprofile_sha256: abc\n",
         "model": "dataset: digits\nmodel: models.py:narrow\nworkers: 20\nmodel_sha256: abc\n",
+        "empty-axis": "worker_lr: []\n",
+        "commas": "worker_lr: 0.1,1\n",
+        "deep": "worker_lr: [0.1, [1]]\n",
+        "no-runs": "runs: 3\n",
+        "odd-runs": "runs: [{cohrt: 3}]\n",
+        "axis-and-runs": "cohort: [5, 6]\nruns: [{cohort: 7}, {cohort: 8}]\n",
+        "same-runs": "runs: [{cohort: 5}, {cohort: 6}, {cohort: 5}]\n",
+        "seeds": "seeds: many\n",
+        "alike": "deterministic: [true, false]\n",
+        "hashed": "dataset: good.npz\nworkers: 4\ncohort: [2, 3]\nfiles: {good.npz: abc}\n",
     }.items():
         (folder / f"{name}.yaml").write_text(text)
     (folder / "bytes.yaml").write_bytes(b"\xff\xfe\x00rounds")

@@ -15,7 +15,7 @@ import yaml
 from safetensors.numpy import load_file
 
 from enlist.cli import main
-from enlist.options import OutputOptions, RunOptions, flatten
+from enlist.options import HostOptions, OutputOptions, RunOptions, flatten
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 # One shape and one device for all, so that processes and tests share what is compiled, and agree to the bit.
@@ -105,7 +105,8 @@ def test_metrics_are_the_documented_ones_at_the_rounds_asked_for(whole):
 
 def test_the_config_is_complete_and_resolved(whole):
     config = yaml.safe_load((whole / "config.yaml").read_text())
-    assert set(config) == set(flatten(RunOptions())) - set(OutputOptions.__dataclass_fields__)
+    elsewhere = {*OutputOptions.__dataclass_fields__, *HostOptions.__dataclass_fields__}
+    assert set(config) == set(flatten(RunOptions())) - elsewhere
     assert config["partition"] == "digits:2"
     assert config["execution"] != "auto"
 

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 from pathlib import Path
+from typing import get_type_hints
 
 import jax
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 from enlist.cli import COMMANDS, main
 from enlist.errors import BadInput
 from enlist.launch.run import launch
-from enlist.options import OutputOptions, RunOptions, Settings, flatten, unflatten
-from enlist.words import kept, kinds, typed
+from enlist.options import HostOptions, OutputOptions, RunOptions, Settings, SweepOptions, flatten, unflatten
+from enlist.words import kept, kept_several, kinds, typed, typed_several
 
 BASE = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20 --rounds 2 --devices 1"
 
@@ -32,6 +33,10 @@ def fact(name):
 
 def checkpoints(run):
     return sorted(path.name for path in (run.folder / "checkpoints").iterdir() if path.name.isdigit())
+
+
+def source(run):
+    return type(run.session.read.source)
 
 
 # option: what is typed besides BASE, what else both runs have, and where the difference is seen.
@@ -89,9 +94,15 @@ CHANGES = {
     "latency": ("--latency 1", "", column("seconds")),
     "worker_seconds": ("--worker-seconds 1", "", column("compute_seconds")),
     "profile": ("--profile lognormal:1", "", column("seconds")),
+    "rows": ("--rows host", "--rows device", source),
+    "eval_rows": ("--eval-rows 100", "", column("train_loss")),
     "checkpoint_every": ("--checkpoint-every 1", "", checkpoints),
 }
-ELSEWHERE = {"deterministic", *OutputOptions.__dataclass_fields__}
+ELSEWHERE = {
+    "deterministic",
+    *OutputOptions.__dataclass_fields__,
+    *HostOptions.__dataclass_fields__,
+}
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +175,40 @@ def test_names_are_unique_over_the_groups():
     groups = [getattr(RunOptions(), name) for name in RunOptions.__dataclass_fields__]
     names = [name for group in groups for name in flatten(group)]
     assert len(names) == len(set(names)) == len(kinds(RunOptions))
+
+
+def test_a_sweep_takes_every_option_of_a_run():
+    where = set(get_type_hints(RunOptions)) - set(get_type_hints(SweepOptions))
+    elsewhere = {name for part in where for name in kinds(get_type_hints(RunOptions)[part])}
+    assert set(kinds(RunOptions)) - elsewhere <= set(kinds(SweepOptions))
+    assert not elsewhere & set(flatten(Settings()))
+
+
+def test_several_values_are_typed_with_commas():
+    given, loose = typed_several(
+        SweepOptions,
+        shlex.split(
+            "--worker-lr 1e-3,.1 --json --seed=3 --target none,0.5 --dataset a,b --dataset c x --seed 1,2"
+        ),
+        single=["json"],
+        whole=["dataset"],
+    )
+    assert given == {
+        "worker_lr": [1e-3, 0.1],
+        "json": [True],
+        "seed": [1, 2],
+        "target": [None, 0.5],
+        "dataset": ["a,b", "c"],
+    }
+    assert loose == ["x"]
+
+
+def test_several_values_are_written_as_a_list():
+    assert kept_several({"worker_lr": ["1e-3", 1], "partition": "iid", "grad_norm": [True, False]}) == {
+        "worker_lr": [1e-3, 1.0],
+        "partition": ["iid"],
+        "grad_norm": [True, False],
+    }
 
 
 def test_ways_to_type_an_option():

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from enlist.problem.federation import federation as federation
     from enlist.problem.models import Model as Model
     from enlist.studies.compare import compare as compare
+    from enlist.studies.sweep import sweep as sweep
 
 _HOME = {
     "Algorithm": "algorithms.core",
@@ -94,6 +95,7 @@ _HOME = {
     "scaffold": "algorithms.scaffold",
     "simulate": "engine.simulate",
     "slowmo": "algorithms.slowmo",
+    "sweep": "studies.sweep",
 }
 _ROOMS = {
     "datasets": "problem.datasets",

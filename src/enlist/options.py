@@ -235,6 +235,12 @@ class Settings:
     profile: str | None = None
     """How workers' links and devices differ: FILE.csv with a row for each worker and any of the columns uplink,
     downlink, latency, slowness (and worker), or lognormal:SIGMA, random factors on up- and downlink and speed."""
+    rows: str = "auto"
+    """Where training rows lie: device (all of them), host (sent to the devices as rounds need them; also from files
+    larger than memory), or auto."""
+    eval_rows: int | None = None
+    """Training rows that the training loss is estimated from, drawn once, each worker equally likely (default: all
+    rows; 10000 where rows stay on the host)."""
     checkpoint_every: int = 0
     """Rounds from one checkpoint to the next (0: about every 15 seconds). One is always made at the end."""
     deterministic: bool = False
@@ -247,6 +253,7 @@ class Settings:
         _within("seed", self.seed, 0, 2**32 - 1)
         _within("eval-every", self.eval_every, 1)
         _within("devices", self.devices, 0)
+        _within("eval-rows", self.eval_rows, 1)
         _within("checkpoint-every", self.checkpoint_every, 0)
         _within("worker-seconds", self.worker_seconds, 0, MOST_RATE)
         _within("target", self.target, -math.inf, math.inf)
@@ -275,6 +282,20 @@ class OutputOptions:
 
 
 @dataclass(frozen=True)
+class HostOptions:
+    """Several machines for one run."""
+
+    hosts: str | None = None
+    """Names of the machines with commas, typed alike on each (the first is where they meet, NAME:PORT); local:N for N
+    processes on this one; or auto (default: this one alone, unless SLURM or mpirun started several)."""
+    host_id: int | None = None
+    """Which of --hosts this machine is, from 0 (default: by its name)."""
+
+    def __post_init__(self) -> None:
+        _within("host-id", self.host_id, 0)
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """Simulates one run: an algorithm, a model, a federation."""
 
@@ -283,6 +304,7 @@ class RunOptions:
     rule: AlgorithmOptions = AlgorithmOptions()
     method: MethodOptions = MethodOptions()
     settings: Settings = Settings()
+    machines: HostOptions = HostOptions()
     output: OutputOptions = OutputOptions()
 
 
@@ -354,6 +376,49 @@ class CompareOptions:
     method: MethodOptions = MethodOptions()
     settings: Settings = Settings()
     output: CompareOutput = CompareOutput()
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    """Which runs there are. Every option below but --deterministic may have several values, with commas between them
+    (--dataset and --local-schedule, whose values hold commas of their own, are typed once for each). Each such
+    option is an axis; the grid is their product."""
+
+    grid: str | None = None
+    """A YAML file with options as in the config.yaml of a run, where a list is an axis; `runs:` may list combinations
+    one by one. Options given beside it win."""
+    seeds: int | None = None
+    """Runs of each combination, with the seeds --seed, --seed + 1, ..."""
+
+
+@dataclass(frozen=True)
+class SweepOutput:
+    """What is left behind."""
+
+    out: str | None = None
+    """The folder to write (default: a new dated one under runs/)."""
+    json: bool = False
+    """Print the summary as JSON and nothing else."""
+    config: str | None = None
+    """Take all options from the config.yaml of a run; a grid and options given beside it win."""
+    resume: str | None = None
+    """Go on with the sweep in this folder: runs that are finished there are not run again."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files, into the folder of each run."""
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """Runs a grid of options: runs of one shape share a program, side by side on an accelerator. Leaves every run,
+    a table, heat maps and a page."""
+
+    sweep: GridOptions = GridOptions()
+    problem: ProblemOptions = ProblemOptions()
+    participation: ParticipationOptions = ParticipationOptions()
+    rule: AlgorithmOptions = AlgorithmOptions()
+    method: MethodOptions = MethodOptions()
+    settings: Settings = Settings()
+    output: SweepOutput = SweepOutput()
 
 
 def flatten(options: Any) -> dict[str, Any]:

@@ -196,8 +196,8 @@ def test_memory_grows_with_the_group_and_not_with_the_cohort():
         model = models.two_nn(hidden=200)
         session = run(fed, model=model, cohort=cohort, rounds=0, execution=execution, devices=1).session
         lowered = session.program.block.lower(
-            session.held,
-            session.examples,
+            session.read.source.held,
+            session.read.examples,
             session.state,
             session.rates,
             session.key,

@@ -104,7 +104,7 @@ def test_examples_are_held_once():
     tasks = [task(seed) for seed in (0, 1, 2)]
     jobs = [Job(each) for each in tasks]
     runs = simulate_together(jobs, side_by_side=True)
-    assert len({id(run.session.held.x) for run in runs}) == 1
+    assert len({id(run.session.read.source.held.x) for run in runs}) == 1
     # Nor are the states of runs that are over.
     assert not any(jax.tree.leaves((run.session.state.server, run.session.state.workers)) for run in runs)
 

@@ -45,13 +45,14 @@ Rate = float | int | Scalar | Callable[[Int[Array, ""]], Any] | PerStep | Decayi
 class WorkerData(NamedTuple):
     """One worker's view of the examples: its rows are `order[offset : offset + size]` of `x` and `y`.
 
+    Without an `order` they are `offset : offset + size`.
     `size` is a Python int where all workers hold equally many rows; `steps` likewise. `reach` bounds `size` and is
     the same for all workers that run side by side; `capacity` bounds all sizes.
     """
 
     x: Array
     y: Array
-    order: Int[Array, " held"]
+    order: Int[Array, " held"] | None
     offset: Int[Array, ""] | int
     size: Int[Array, ""] | int
     reach: Int[Array, ""] | int
@@ -60,7 +61,9 @@ class WorkerData(NamedTuple):
 
     def take(self, positions: Int[Array, " batch"]) -> tuple[Array, Array]:
         """Examples at these positions among the worker's own rows."""
-        rows = self.order[self.offset + positions]
+        rows = self.offset + positions
+        if self.order is not None:
+            rows = self.order[rows]
         return self.x[rows], self.y[rows]
 
 

@@ -99,7 +99,9 @@ def _scaffold(option: str, server: Optimizer) -> Algorithm:
         else:
             # No step, no news: an empty place must not divide by zero.
             steps = jnp.maximum(stats.steps, 1).astype(jnp.float32)
-            renewed = jax.tree.map(lambda own, all_, d: own - all_ - d / (steps * eta_l), c_i, c, delta)
+            # Multiplied, not divided: a compiler turns a division by one number into this in some programs only.
+            each = 1 / (steps * eta_l)
+            renewed = jax.tree.map(lambda own, all_, d: own - all_ - d * each, c_i, c, delta)
         return Reply(Message(delta, difference(renewed, c_i)), jnp.ones(()), renewed, stats)
 
     def server_step(ctx: Context, key: Key[Array, ""], state: ServerState, got: Aggregate) -> ServerState:

@@ -53,7 +53,9 @@ def _slowmo(buffers: str, worker: Optimizer) -> Algorithm:
 
     def server(ctx: Context, key: Key[Array, ""], state: ServerState, got: Aggregate) -> ServerState:
         gamma, alpha, beta = one_worker_rate("slowmo", ctx), ctx.rates["server_lr"], ctx.rates["momentum"]
-        u = jax.tree.map(lambda u, delta: beta * u - delta / gamma, state.optimizer, got.mean)
+        # Multiplied, not divided: a compiler turns a division by one number into this in some programs only.
+        each = 1 / gamma
+        u = jax.tree.map(lambda u, delta: beta * u - delta * each, state.optimizer, got.mean)
         return ServerState(add_scaled(state.params, -alpha * gamma, u), u)
 
     base = fedavg(worker=worker)._replace(name="slowmo", init_server=init_server, server=server)

@@ -20,9 +20,15 @@ class Checkpoints:
 
         self.folder = folder
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=KEEP, create=True, enable_async_checkpointing=False, cleanup_tmp_directories=True
+            max_to_keep=KEEP,
+            create=False,
+            enable_async_checkpointing=False,
+            cleanup_tmp_directories=True,
+            # Whoever keeps a run does so alone, also where it runs on several hosts.
+            multiprocessing_options=_alone(),
         )
         self._orbax = ocp
+        folder.mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
     def save(self, state: RunState) -> None:
@@ -53,6 +59,17 @@ class Checkpoints:
     def close(self) -> None:
         """Lets go of the folder."""
         self._manager.close()
+
+
+def _alone() -> Any:
+    """Orbax waits for nobody: this process alone reads and writes."""
+    import jax
+    from orbax.checkpoint.options import MultiprocessingOptions
+
+    if jax.process_count() == 1:
+        return MultiprocessingOptions()
+    me = jax.process_index()
+    return MultiprocessingOptions(primary_host=me, active_processes={me}, barrier_sync_key_prefix="enlist")
 
 
 def _to_host(state: RunState) -> Any:

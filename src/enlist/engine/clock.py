@@ -7,7 +7,7 @@ rounds at once; the sums run on the host in float64 and begin at round 0, so tha
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,12 +16,9 @@ import numpy as np
 
 from enlist.algorithms.work import LocalWork
 from enlist.cost import RoundCost, Spent, exchange_seconds, setup_seconds
-from enlist.engine.cohort import draw_cohort
-from enlist.engine.plan import Cohort, Draws, Plan
+from enlist.engine.lookahead import MOST_PLACES, MOST_ROUNDS, many_cohorts
+from enlist.engine.plan import Cohort, Plan
 from enlist.links import Links
-
-# Rounds whose cohorts are drawn at once, and the places in them.
-MOST_ROUNDS, MOST_PLACES = 1024, 2**20
 
 
 @dataclass
@@ -93,11 +90,5 @@ def clock(
     places = plan.sampling.places(plan.workers)
     held = jnp.asarray(sizes)
     return Clock(
-        cost, links, plan.work, sizes, worker_seconds, partial(_cohorts(plan.draws), held, key), places
+        cost, links, plan.work, sizes, worker_seconds, partial(many_cohorts(plan.draws), held, key), places
     )
-
-
-@lru_cache(maxsize=64)
-def _cohorts(draws: Draws) -> Callable[..., Cohort]:
-    """The cohorts of many rounds at once, compiled when first asked for."""
-    return jax.jit(jax.vmap(partial(draw_cohort, draws), (None, None, 0)))

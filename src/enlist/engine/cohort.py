@@ -1,8 +1,9 @@
 """Working off a cohort: who is in it, in which order, and which device runs whom.
 
 A cohort is cut into groups of `devices x turns x lanes` workers. Within a group every device runs `lanes` workers
-side by side, `turns` times; then the devices exchange their messages, and all add them up in cohort order. So memory
-grows with the group and not with n, and the sum comes out the same however the cohort was cut.
+side by side, `turns` times; then the devices exchange their messages and add them up in cohort order, each device a
+slice of the parameters. So memory grows with the group and not with n, and the sum comes out the same however the
+cohort was cut.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from enlist.algorithms import core, keys
 from enlist.algorithms.core import Tree, WorkerData
-from enlist.engine.plan import AXIS, Cohort, Draws, Held, Plan
+from enlist.engine import exchange
+from enlist.engine.plan import AXIS, Cohort, Delivered, Draws, Held, Members, Plan
 from enlist.participation.sampling import occurrences
 
 
@@ -30,7 +32,7 @@ class Round(NamedTuple):
     ctx: core.Context
     key: Key[Array, ""]
     payload: Tree
-    held: Held
+    held: Held | Delivered
     probing: bool = False
 
 
@@ -57,6 +59,16 @@ def draw_cohort(draws: Draws, sizes: Int[Array, " m"], key: Key[Array, ""], t: I
     return jax.tree.map(lambda a: a[order], cohort)
 
 
+def members(draws: Draws, held: Held | Delivered, key: Key[Array, ""], t: Int[Array, ""]) -> Members:
+    """The cohort of round t, and where its rows are."""
+    if isinstance(held, Delivered):
+        return jax.tree.map(
+            lambda a: lax.dynamic_index_in_dim(a, t - held.first, keepdims=False), held.cohorts
+        )
+    cohort = draw_cohort(draws, held.sizes, key, t)
+    return Members(*cohort, held.offsets[cohort.ids], held.sizes[cohort.ids])
+
+
 class Worked(NamedTuple):
     """What a cohort gave.
 
@@ -68,28 +80,46 @@ class Worked(NamedTuple):
 
     total: core.Total
     stack: core.Stack | None
-    seated: Cohort
+    seated: Members
     states: Tree
 
 
-def work_off(round_: Round, cohort: Cohort, worker_states: Tree) -> Worked:
+def work_off(round_: Round, cohort: Members, worker_states: Tree) -> Worked:
     """Runs all of a cohort. The workers' states are only read: there may be too many to copy."""
     plan = round_.plan
     missing = -len(cohort.ids) % plan.group
-    groups = jax.tree.map(lambda a: jnp.pad(a, (0, missing)).reshape(-1, plan.group), cohort)
+    padded = jax.tree.map(lambda a: jnp.pad(a, (0, missing)), cohort)
+    # A place that nobody takes is of one row, so that nothing is divided by none.
+    padded = padded._replace(sizes=jnp.maximum(padded.sizes, 1))
+    groups = jax.tree.map(lambda a: a.reshape(-1, plan.group), padded)
     stacked = plan.algorithm.reduce == "stack" and not round_.probing
+    # Who must see every message has each of them whole.
+    sliced = plan.devices > 1 and not stacked
 
-    def one_group(total: core.Total, group: Cohort) -> tuple[core.Total, Any]:
+    def one_group(total: core.Total, group: Members) -> tuple[core.Total, Any]:
         seated, order = _seat(plan, group)
-        results = _run(round_, worker_states, seated)
+        results = _exchanged(_run(round_, worker_states, seated), plan.devices, sliced)
         total = core.fold(total, results.summand, results.weight, results.loss, order)
         return total, (seated, results.state, _in_order(results, order) if stacked else None)
 
     first = jax.tree.map(lambda a: a[0], cohort)
     summand = jax.eval_shape(lambda: _local(round_, worker_states, plan.capacity, first).summand)
-    total, parts = lax.scan(one_group, core.empty_total(summand), groups)
+    carried = exchange.slices_of(summand, plan.devices) if sliced else summand
+    total, parts = lax.scan(one_group, core.empty_total(carried), groups)
+    if sliced:
+        total = total._replace(sum=exchange.whole(total.sum, summand, AXIS))
     seated, states, each = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), parts)
     return Worked(total, _stack(cohort, each) if stacked else None, seated, states)
+
+
+def _exchanged(mine: "Results", devices: int, sliced: bool) -> "Results":
+    """The results of a whole group: of the messages this device's slice, or all; of everything else all."""
+    if devices == 1:
+        return mine
+    if not sliced:
+        return lax.all_gather(mine, AXIS, tiled=True)
+    rest = lax.all_gather(mine._replace(summand=()), AXIS, tiled=True)
+    return rest._replace(summand=exchange.slices(mine.summand, devices, AXIS))
 
 
 def _in_order(results: "Results", order: Int[Array, " group"] | None) -> "Results":
@@ -98,7 +128,7 @@ def _in_order(results: "Results", order: Int[Array, " group"] | None) -> "Result
     return kept if order is None else jax.tree.map(lambda a: a[order], kept)
 
 
-def _stack(cohort: Cohort, parts: "Results") -> core.Stack:
+def _stack(cohort: Members, parts: "Results") -> core.Stack:
     whole = jax.tree.map(lambda a: a[: len(cohort.ids)], parts)
     return core.Stack(whole.summand, whole.weight, cohort.ids, whole.loss)
 
@@ -117,39 +147,42 @@ def seats(devices: int, turns: int) -> np.ndarray:
     return dealt.T
 
 
-def _seat(plan: Plan, group: Cohort) -> tuple[Cohort, Int[Array, " group"] | None]:
+def seating(plan: Plan) -> np.ndarray:
+    """The places of a group, device by device: each device runs `turns * lanes` of them in a row."""
+    dealt = seats(plan.devices, plan.turns).reshape(-1)
+    return (dealt[:, None] * plan.lanes + np.arange(plan.lanes)).reshape(-1)
+
+
+def _seat(plan: Plan, group: Members) -> tuple[Members, Int[Array, " group"] | None]:
     """The group device by device, and where each of its members then sits."""
     if plan.devices == 1:
         return group, None
-    dealt = seats(plan.devices, plan.turns).reshape(-1)
-    places = (dealt[:, None] * plan.lanes + np.arange(plan.lanes)).reshape(-1)
+    places = seating(plan)
     return jax.tree.map(lambda a: a[places], group), jnp.asarray(np.argsort(places), jnp.int32)
 
 
-def _run(round_: Round, worker_states: Tree, seated: Cohort) -> Results:
-    """Runs a group, each device its own members, and hands every device the results of all."""
+def _run(round_: Round, worker_states: Tree, seated: Members) -> Results:
+    """Runs this device's members of a group."""
     plan = round_.plan
     device = lax.axis_index(AXIS) if plan.devices > 1 else 0
     each = plan.turns * plan.lanes
     mine = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, device * each, each), seated)
     turns = jax.tree.map(lambda a: a.reshape(plan.turns, plan.lanes), mine)
 
-    def side_by_side(unit: Cohort) -> Results:
+    def side_by_side(unit: Members) -> Results:
         # One bound for all of them, so that who runs together also decides together how much to draw.
-        reach = plan.rows if plan.rows is not None else jnp.max(round_.held.sizes[unit.ids])
+        reach = plan.rows if plan.rows is not None else jnp.max(unit.sizes)
         if plan.lanes == 1:
             alone = _local(round_, worker_states, reach, jax.tree.map(lambda a: a[0], unit))
             return jax.tree.map(lambda a: a[None], alone)
         return jax.vmap(lambda one: _local(round_, worker_states, reach, one))(unit)
 
     if plan.turns == 1:
-        results = side_by_side(jax.tree.map(lambda a: a[0], turns))
-    else:
-        results = jax.tree.map(lambda a: a.reshape(each, *a.shape[2:]), lax.map(side_by_side, turns))
-    return lax.all_gather(results, AXIS, tiled=True) if plan.devices > 1 else results
+        return side_by_side(jax.tree.map(lambda a: a[0], turns))
+    return jax.tree.map(lambda a: a.reshape(each, *a.shape[2:]), lax.map(side_by_side, turns))
 
 
-def _local(round_: Round, worker_states: Tree, reach: Any, one: Cohort) -> Results:
+def _local(round_: Round, worker_states: Tree, reach: Any, one: Members) -> Results:
     """One worker's local run, or its probe."""
     ctx, algorithm = round_.ctx, round_.plan.algorithm
     state = jax.tree.map(lambda leaf: leaf[one.ids], worker_states)
@@ -165,14 +198,17 @@ def _local(round_: Round, worker_states: Tree, reach: Any, one: Cohort) -> Resul
     return Results(summand, one.weights * reply.weight, reply.stats.loss, reply.worker_state)
 
 
-def _data(round_: Round, reach: Any, one: Cohort) -> WorkerData:
+def _data(round_: Round, reach: Any, one: Members) -> WorkerData:
     plan, held = round_.plan, round_.held
-    size = plan.rows if plan.rows is not None else held.sizes[one.ids]
+    size = plan.rows if plan.rows is not None else one.sizes
     steps = plan.work.count(size, round_.ctx.t)
     if plan.lanes == 1:
         # Alone on its device, an empty place costs nothing: it takes no step.
         steps = jnp.where(one.weights > 0, steps, 0)
-    return WorkerData(held.x, held.y, held.order, held.offsets[one.ids], size, reach, plan.capacity, steps)
+    if isinstance(held, Delivered):
+        # Of the devices' rows only this one's are here.
+        return WorkerData(held.x[0], held.y[0], None, one.offsets, size, reach, plan.capacity, steps)
+    return WorkerData(held.x, held.y, held.order, one.offsets, size, reach, plan.capacity, steps)
 
 
 def put_back(worker_states: Tree, worked: Worked, workers: int, alive: Bool[Array, ""]) -> Tree:

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from enlist.engine.evaluation import Evaluation
-from enlist.engine.plan import Plan
+from enlist.engine.plan import Held, Plan
 from enlist.engine.program import RoundInfo, RunState, block
 from enlist.engine.session import Session
+from enlist.engine.supply import Resident
 
 
 class Look(NamedTuple):
@@ -48,8 +49,8 @@ class SideBySide:
         self.sessions = tuple(sessions)
         first = self.sessions[0]
         self._shared = all(each.federation.data is first.federation.data for each in self.sessions)
-        examples = [each.examples for each in self.sessions]
-        held = [each.held for each in self.sessions]
+        examples = [each.read.examples for each in self.sessions]
+        held = [_held(each) for each in self.sessions]
         if self._shared:
             # One copy of the examples themselves: runs differ in who holds which.
             self._x, held, examples = _without_examples(held, examples)
@@ -93,6 +94,12 @@ class SideBySide:
 
 
 Crew = Alone | SideBySide
+
+
+def _held(session: Session) -> Held:
+    """Runs side by side have all their rows on the device."""
+    assert isinstance(session.read.source, Resident)
+    return session.read.source.held
 
 
 def _of(tree: Any, i: int) -> Any:

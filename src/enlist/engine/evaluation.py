@@ -14,6 +14,8 @@ from enlist.problem.federation import Federation
 from enlist.problem.objective import Objective
 
 Tree = Any
+# A random stream of its own, beside those that deal rows.
+EVALUATED = 5
 
 
 class Passes(NamedTuple):
@@ -61,32 +63,41 @@ class Evaluation(NamedTuple):
     by_worker: Float[Array, " m"]
 
 
-def examples(
-    federation: Federation, x: Array, y: Array, x_test: Array, y_test: Array, by_worker: bool
-) -> Examples:
-    """The rows and weights with which f, the test loss and the metrics are weighted means.
-
-    f is the mean over workers of each worker's mean loss: a row of worker i weighs 1 / (m size_i).
-    """
-    held = federation.train
-    weight = 1.0 / (federation.workers * held.sizes[held.holder()].astype(np.float64))
-    rows = len(x_test)
-    none = np.zeros(0, np.int32)
-    order = held.order
-    if federation.common is not None:
-        # A row that many hold is looked at once.
-        order, entry = np.unique(order, return_inverse=True)
-        weight = np.bincount(entry, weight)
-    train = Weighted(x, y, order, weight.astype(np.float32), none)
-    test = Weighted(
-        x_test, y_test, np.arange(rows, dtype=np.int32), np.full(rows, 1 / rows, np.float32), none
-    )
+def examples(federation: Federation, train: Weighted, x_test: Any, y_test: Any, by_worker: bool) -> Examples:
+    """The rows and weights with which f, the test loss and the metrics are weighted means."""
+    test = evenly(x_test, y_test, np.arange(len(x_test), dtype=np.int32))
     own = None
     if by_worker and federation.test is not None:
         mine = federation.test
         share = 1.0 / mine.sizes[mine.holder()].astype(np.float64)
         own = Weighted(x_test, y_test, mine.order, share.astype(np.float32), mine.holder())
     return Examples(train, test, own)
+
+
+def all_rows(federation: Federation, x: Array, y: Array) -> Weighted:
+    """f is the mean over workers of each worker's mean loss: a row of worker i weighs 1 / (m size_i)."""
+    held = federation.train
+    weight = 1.0 / (federation.workers * held.sizes[held.holder()].astype(np.float64))
+    order = held.order
+    if federation.common is not None:
+        # A row that many hold is looked at once.
+        order, entry = np.unique(order, return_inverse=True)
+        weight = np.bincount(entry, weight)
+    return Weighted(x, y, order, weight.astype(np.float32), np.zeros(0, np.int32))
+
+
+def evenly(x: Any, y: Any, order: np.ndarray) -> Weighted:
+    """These rows, all alike."""
+    weights = np.full(len(order), 1 / len(order), np.float32)
+    return Weighted(x, y, order.astype(np.int32), weights, np.zeros(0, np.int32))
+
+
+def drawn_rows(federation: Federation, count: int, seed: int) -> np.ndarray:
+    """Rows whose plain mean loss estimates f without bias: any worker, then any row of it."""
+    rng = np.random.default_rng([seed, EVALUATED])
+    worker = rng.integers(0, federation.workers, count)
+    position = rng.integers(0, federation.sizes[worker])
+    return federation.order[federation.offsets[worker].astype(np.int64) + position]
 
 
 def evaluate(
@@ -152,4 +163,6 @@ def _sum_over(
         results = jax.tree.map(
             lambda a: jnp.swapaxes(a, 0, 1).reshape(-1, *a.shape[2:])[:blocks], lax.all_gather(results, axis)
         )
-    return jax.tree.map(lambda a: a.sum(axis=0), results)
+    # One after the other: what a compiler makes of a sum over all depends on how many devices there are.
+    zero = jax.tree.map(lambda a: jnp.zeros(a.shape[1:], a.dtype), results)
+    return lax.scan(lambda total, part: (jax.tree.map(jnp.add, total, part), None), zero, results)[0]

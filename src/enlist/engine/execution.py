@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ from enlist.algorithms.work import Batch, LocalWork
 from enlist.engine import platform
 from enlist.errors import BadInput
 from enlist.problem.models import Model
-from enlist.problem.objective import objective
+from enlist.problem.objective import initial, objective
 
 # Arithmetic of one local step, in multiplications. Below: batching wins on a CPU; above: one by one.
 SMALL_STEP, LARGE_STEP = 2e4, 2e6
@@ -30,7 +31,7 @@ SMALL_STEP, LARGE_STEP = 2e4, 2e6
 OVERHEAD = 30
 MEMORY_SHARE = 0.6
 MOST_TURNS = 8
-# What the messages that CPU devices exchange may take: each device keeps those of all.
+# What the messages that CPU devices exchange may take: each device keeps its own, and a slice of everybody's.
 EXCHANGE_BYTES = 2**30
 
 
@@ -49,7 +50,7 @@ class Execution(NamedTuple):
         if self.devices == 1 or self.lanes > 1:
             return 1
         each = math.ceil(places / self.devices)
-        affordable = int(EXCHANGE_BYTES / (self.devices**2 * message_bytes))
+        affordable = int(EXCHANGE_BYTES / (2 * self.devices * message_bytes))
         return math.ceil(each / math.ceil(each / max(1, min(MOST_TURNS, affordable))))
 
     def name(self, places: int) -> str:
@@ -72,13 +73,14 @@ class Load(NamedTuple):
 
 def devices_for(places: int, asked: int, message_bytes: int) -> int:
     """How many devices share a cohort of that many places."""
-    there = jax.local_device_count()
+    there, hosts = jax.local_device_count(), jax.process_count()
     if asked > there:
         raise BadInput(f"devices = {asked}: this machine has {there}; type --devices 0 for as many as help")
-    if asked:
-        return asked
+    if asked or hosts > 1:
+        # Every host takes part.
+        return (asked or there) * hosts
     if jax.devices()[0].platform == "cpu":
-        there = min(there, max(1, math.isqrt(4 * EXCHANGE_BYTES // message_bytes)))
+        there = min(there, max(1, 2 * EXCHANGE_BYTES // message_bytes))
     return max(1, min(there, places))
 
 
@@ -109,6 +111,9 @@ def choose(load: Load, devices: int, seconds: Callable[[Execution], float]) -> E
         return Execution(1, devices)
     if arithmetic < SMALL_STEP and not _unequal(load):
         return Execution(most, devices)
+    if jax.process_count() > 1:
+        # All hosts must choose alike, and one after the other is never far behind.
+        return Execution(1, devices)
     return _measured(load, [Execution(1, devices), Execution(most, devices)], seconds)
 
 
@@ -190,7 +195,7 @@ def timed(call: Callable[[], Any], repeats: int = 2) -> float:
 
 
 def _params(load: Load) -> Any:
-    return jax.eval_shape(load.model.init, jax.random.key(0), load.example[0])
+    return jax.eval_shape(partial(initial, load.model), jax.random.key(0), load.example[0])
 
 
 def _step_jaxpr(load: Load) -> Any:

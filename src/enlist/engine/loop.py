@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from enlist.engine import metrics
+from enlist.engine import hosts, metrics
 from enlist.engine.crew import Crew, Look
 from enlist.engine.diagnosis import why_diverged
 from enlist.engine.progress import Screen
@@ -46,17 +46,24 @@ def carry_out(
                 rounds = min(goal - t, pace, unsaved, last - t)
                 start = time.perf_counter()
                 looks = crew.advance(rounds, evaluate=t + rounds == goal)
-                pace = max(1, int(BLOCK_SECONDS * rounds / (time.perf_counter() - start)))
+                now = time.perf_counter()
+                pace, due, ended = hosts.notices(
+                    hosts.Notice(
+                        max(1, int(BLOCK_SECONDS * rounds / (now - start))),
+                        _due(settings, t + rounds - kept_t, now - kept_at),
+                        interrupted.is_set(),
+                    )
+                )
                 t += rounds
                 _note(crew, runs, looks)
                 for line in (each.metrics[-1] for each in runs if t == goal and each.stopped is None):
                     track(line)
                 show.update(t, runs[0].metrics[-1] if t == goal and runs[0].metrics else None)
-                if interrupted.is_set():
+                if ended:
                     _keep(crew, runs)
                     for i in _going(runs):
                         runs[i].stopped = KeyboardInterrupt()
-                elif _due(settings, t - kept_t, time.perf_counter() - kept_at):
+                elif due:
                     _keep(crew, runs)
                     kept_at, kept_t = time.perf_counter(), t
             _keep(crew, runs)

@@ -1,6 +1,6 @@
 """What shapes a compiled program, and the data that it is handed."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
@@ -35,6 +35,7 @@ class Plan(NamedTuple):
         turns: how often a device does so before the devices exchange what they have.
         mesh: the devices that share the cohort.
         passes: what an evaluation looks at.
+        streamed: whether rows come to the devices with the cohorts that use them, or all lie there.
     """
 
     algorithm: Algorithm
@@ -50,6 +51,7 @@ class Plan(NamedTuple):
     turns: int
     mesh: Mesh
     passes: Passes
+    streamed: bool = False
 
     @property
     def draws(self) -> Draws:
@@ -78,8 +80,33 @@ class Held(NamedTuple):
 
 
 class Cohort(NamedTuple):
-    """S_t or a part of it, in the order in which it is added up; a weight of 0 marks an empty place."""
+    """S_t, in the order in which it is added up; a weight of 0 marks an empty place."""
 
-    ids: Int[Array, " places"] | Int[Array, ""]
-    draws: Int[Array, " places"] | Int[Array, ""]
-    weights: Float[Array, " places"] | Float[Array, ""]
+    ids: Int[Array, " places"]
+    draws: Int[Array, " places"]
+    weights: Float[Array, " places"]
+
+
+class Members(NamedTuple):
+    """A cohort, or some or one of it, with where the rows of each begin and how many they are."""
+
+    ids: Any
+    draws: Any
+    weights: Any
+    offsets: Any
+    sizes: Any
+
+
+class Delivered(NamedTuple):
+    """The rows that some rounds need, each device's own: those of the workers that it runs.
+
+    Args:
+        x, y: device by device, worker after worker.
+        first: the round of the first cohort.
+        cohorts: round by round; offsets count from the first row of the device that runs the worker.
+    """
+
+    x: Array
+    y: Array
+    first: Int[Array, ""]
+    cohorts: Members

@@ -52,8 +52,10 @@ def cache_folder() -> Path:
 
 
 def mesh(devices: int) -> Mesh:
-    """The first `devices` devices in a row."""
-    return Mesh(np.array(jax.local_devices()[:devices]), ("cohort",))
+    """The first devices of every host in a row, `devices` in all."""
+    each = devices // jax.process_count()
+    rows = [jax.local_devices(process_index=host)[:each] for host in range(jax.process_count())]
+    return Mesh(np.array(rows).reshape(-1), ("cohort",))
 
 
 def replicate(tree: Any, where: Mesh) -> Any:
@@ -61,11 +63,13 @@ def replicate(tree: Any, where: Mesh) -> Any:
     everywhere = NamedSharding(where, PartitionSpec())
 
     def put(array: Any) -> jax.Array:
-        if not isinstance(array, np.ndarray) or where.devices.flat[0].platform != "cpu":
+        on_cpu = where.devices.flat[0].platform == "cpu"
+        if jax.process_count() == 1 and not (on_cpu and isinstance(array, np.ndarray)):
             return jax.device_put(array, everywhere)
-        shared = _aligned(array)
-        copies = [jax.device_put(shared, device) for device in where.devices.flat]
-        return jax.make_array_from_single_device_arrays(array.shape, everywhere, copies)
+        shared = _aligned(np.asarray(array)) if on_cpu else np.asarray(array)
+        mine = [device for device in where.devices.flat if device.process_index == jax.process_index()]
+        copies = [jax.device_put(shared, device) for device in mine]
+        return jax.make_array_from_single_device_arrays(shared.shape, everywhere, copies)
 
     return jax.tree.map(put, tree)
 

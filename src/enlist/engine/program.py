@@ -14,9 +14,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from enlist.algorithms import core, keys
 from enlist.algorithms.core import Tree
 from enlist.engine import evaluation
-from enlist.engine.cohort import Round, draw_cohort, put_back, work_off
+from enlist.engine.cohort import Round, draw_cohort, members, put_back, work_off
 from enlist.engine.evaluation import Evaluation
-from enlist.engine.plan import AXIS, Cohort, Draws, Held, Plan
+from enlist.engine.plan import AXIS, Cohort, Delivered, Draws, Held, Plan
 from enlist.problem.objective import objective
 
 
@@ -66,10 +66,15 @@ def program(plan: Plan) -> Program:
     """Builds (once for equal plans) the functions of a run."""
     whole: Callable[..., Any] = partial(block, plan)
     if plan.devices > 1:
-        # Everything is replicated: only the cohort is split, by the device's own number.
-        replicated = PartitionSpec()
+        # Everything is replicated: only the cohort is split, by the device's own number, and rows that come with it.
+        replicated, split = PartitionSpec(), PartitionSpec(AXIS)
+        held = Delivered(split, split, replicated, replicated) if plan.streamed else replicated  # type: ignore[arg-type]
         whole = jax.shard_map(
-            whole, mesh=plan.mesh, in_specs=replicated, out_specs=replicated, check_vma=False
+            whole,
+            mesh=plan.mesh,
+            in_specs=(held, *[replicated] * 6),
+            out_specs=replicated,
+            check_vma=False,
         )
     return Program(
         start=partial(start, plan),
@@ -86,7 +91,7 @@ def cohorts_of(draws: Draws) -> Callable[..., Cohort]:
 
 def block(
     plan: Plan,
-    held: Held,
+    held: Held | Delivered,
     examples: Any,
     state: RunState,
     rates: Mapping[str, Any],
@@ -120,7 +125,7 @@ def start(plan: Plan, params: Tree) -> RunState:
 
 
 def one_round(
-    plan: Plan, held: Held, state: RunState, rates: Mapping[str, Any], key: Key[Array, ""]
+    plan: Plan, held: Held | Delivered, state: RunState, rates: Mapping[str, Any], key: Key[Array, ""]
 ) -> tuple[RunState, RoundInfo]:
     """Round t: sample, work locally, fold, step on the server.
 
@@ -134,7 +139,7 @@ def one_round(
         core.rates_at({**rates, **dict(plan.schedules)}, t),
         algorithm.replica(state.server),
     )
-    cohort = draw_cohort(plan.draws, held.sizes, key, t)
+    cohort = members(plan.draws, held, key, t)
     shared = Round(plan, ctx, key, algorithm.broadcast(state.server), held)
     probe: Tree = ()
     if algorithm.probe is not None:

@@ -21,6 +21,14 @@ class Screen(Protocol):
 Display = AbstractContextManager[Screen]
 
 
+@runtime_checkable
+class Shown(Protocol):
+    """How progress is shown: of so many rounds, in which so many runs advance together."""
+
+    def __call__(self, rounds: int, runs: int = 1) -> Display:
+        """Opens the screen."""
+
+
 class _Nothing:
     def start(self, t: int, line: dict[str, Any] | None) -> None:
         pass
@@ -30,13 +38,13 @@ class _Nothing:
 
 
 @contextmanager
-def silent(rounds: int) -> Iterator[Screen]:
+def silent(rounds: int, runs: int = 1) -> Iterator[Screen]:
     """Shows nothing."""
     yield _Nothing()
 
 
 @contextmanager
-def live_with(label: str, rounds: int) -> Iterator[Screen]:
+def live_with(label: str, rounds: int, runs: int = 1) -> Iterator[Screen]:
     """A progress line on the terminal: round, loss, accuracy, rounds a second, time left; before it a label."""
     from rich.console import Console
     from rich.markup import escape
@@ -64,15 +72,16 @@ class _Live:
 
     def start(self, t: int, line: dict[str, Any] | None) -> None:
         self.begun, self.first = time.perf_counter(), t
-        self.progress.update(self.task, completed=t, state=_words(line))
+        self.progress.update(self.task, completed=t, state=metric_words(line))
 
     def update(self, t: int, line: dict[str, Any] | None) -> None:
         speed = (t - self.first) / max(1e-9, time.perf_counter() - self.begun)
-        shown = {"state": _words(line)} if line else {}
+        shown = {"state": metric_words(line)} if line else {}
         self.progress.update(self.task, completed=t, speed=f"{speed:.3g} rounds/s", **shown)
 
 
-def _words(line: dict[str, Any] | None) -> str:
+def metric_words(line: dict[str, Any] | None) -> str:
+    """Loss and test metric of a round; empty where it was not evaluated."""
     if not line:
         return ""
     words = [f"loss {line['train_loss']:.4f}"]

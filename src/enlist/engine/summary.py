@@ -61,6 +61,7 @@ def summarize(
         "execution": chosen.name(session.plan.sampling.places(session.plan.workers)),
         "devices": chosen.devices,
         "device": platform.describe(),
+        "supply": session.read.source.facts(),
         "versions": versions(),
         "seed": options.seed,
     }

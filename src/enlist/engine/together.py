@@ -5,7 +5,7 @@ run in turn, each exactly as it would alone; the program is still compiled once.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +16,15 @@ from enlist.cost import nbytes
 from enlist.engine import execution, platform
 from enlist.engine.crew import Alone, SideBySide
 from enlist.engine.loop import carry_out
-from enlist.engine.progress import Display, silent
+from enlist.engine.progress import Shown, silent
 from enlist.engine.run import Run
-from enlist.engine.session import load_of
+from enlist.engine.session import Session, load_of
+from enlist.engine.supply import Resident
 from enlist.engine.task import Room, Task, room_for
 from enlist.engine.undertaking import Undertaking, undertake
+
+# What there may be of a run's folder before its config.yaml, which comes last.
+UNBEGUN = {"metrics.jsonl", "partition.json", ".partition.json.draft", ".config.yaml.draft"}
 
 
 class Job(NamedTuple):
@@ -36,7 +40,7 @@ def simulate_together(
     *,
     room: Room | None = None,
     side_by_side: bool | None = None,
-    display: Callable[[int], Display] = silent,
+    display: Shown = silent,
 ) -> list[Run]:
     """Carries out runs of one algorithm, model and amount of work that differ in seed, rates or partition.
 
@@ -46,21 +50,34 @@ def simulate_together(
     Args:
         room: place to leave for partitions of later jobs; by default for those of these jobs.
         side_by_side: all on one device; by default on accelerators, unless several devices are asked for.
+        display: how progress is shown, of those that are carried out at a time.
     """
+    return list(simulate_each(jobs, room=room, side_by_side=side_by_side, display=display))
+
+
+def simulate_each(
+    jobs: Sequence[Job],
+    *,
+    room: Room | None = None,
+    side_by_side: bool | None = None,
+    display: Shown = silent,
+) -> Iterator[Run]:
+    """As `simulate_together`, but hands each run over when it is finished: many of them need not be held at once."""
     if side_by_side is None:
         side_by_side = jax.devices()[0].platform != "cpu" and jobs[0].task.settings.devices < 2
     if side_by_side:
         jobs = [_on_one_device(job) for job in jobs]
     room = room_for([job.task.federation for job in jobs]) if room is None else room
-    made: list[Run] = []
+    like: Session | None = None
     for part in _parts(jobs, _at_once(jobs) if side_by_side else 1):
-        runs = list(_begun(part, room))
+        runs = list(_begun(part, room, like))
+        like = runs[-1].session
         _carry_out(runs, display)
-        made += [_finished(each) for each in runs]
+        made = [_finished(each) for each in runs]
         for each in runs:
             if isinstance(each.stopped, KeyboardInterrupt):
                 raise each.stopped
-    return made
+        yield from made
 
 
 def _finished(run: Undertaking) -> Run:
@@ -82,17 +99,26 @@ def _parts(jobs: Sequence[Job], at_once: int) -> Iterator[Sequence[Job]]:
     return (jobs[i : i + each] for i in range(0, len(jobs), each))
 
 
-def _begun(jobs: Sequence[Job], room: Room) -> Iterator[Undertaking]:
-    like = None
+def _begun(jobs: Sequence[Job], room: Room, like: Session | None) -> Iterator[Undertaking]:
     for job in jobs:
         resume = job.out is not None and (job.out / "config.yaml").exists()
+        if job.out is not None and not resume:
+            _clear_unbegun(job.out)
         run = undertake(job.task, job.out, resume=resume, config=job.config, room=room, like=like)
         like = run.session
         yield run
 
 
-def _carry_out(runs: list[Undertaking], display: Callable[[int], Display]) -> None:
-    with display(runs[0].settings.rounds) as show:
+def _clear_unbegun(folder: Path) -> None:
+    """Takes away what a kill left of a folder that was being made: without its config it holds no run."""
+    left = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if left <= UNBEGUN and not ("metrics.jsonl" in left and (folder / "metrics.jsonl").stat().st_size):
+        for name in left:
+            (folder / name).unlink()
+
+
+def _carry_out(runs: list[Undertaking], display: Shown) -> None:
+    with display(runs[0].settings.rounds, len(runs)) as show:
         level = max(int(each.session.state.t) for each in runs)
         for each in runs:
             if int(each.session.state.t) < level or len(runs) == 1:
@@ -111,8 +137,11 @@ def _alike(runs: Sequence[Undertaking]) -> list[list[Undertaking]]:
     groups: dict[Any, list[Undertaking]] = {}
     for each in runs:
         session = each.session
-        shapes = jax.tree.map(lambda a: (a.shape, str(a.dtype)), (session.held, session.examples))
-        groups.setdefault((session.plan, str(shapes)), []).append(each)
+        source = session.read.source
+        # Rows that come as they are needed come to one run at a time.
+        held, own = (source.held, None) if isinstance(source, Resident) else (None, id(session))
+        shapes = jax.tree.map(lambda a: (a.shape, str(a.dtype)), (held, session.read.examples))
+        groups.setdefault((session.plan, str(shapes), own), []).append(each)
     return list(groups.values())
 
 
@@ -129,4 +158,8 @@ def _at_once(jobs: Sequence[Job]) -> int:
     server = nbytes(jax.eval_shape(lambda x: task.algorithm.init_server(x, workers), params))
     # Of the states there are those of a round, those it leads to, and for a moment those that are stacked.
     one = load.places * execution.lane_bytes(load) + 3 * (own + server)
+    data = task.federation.data
+    if any(job.task.federation.data is not data for job in jobs):
+        # Examples that are not the same for all are stacked too.
+        one += sum(each.nbytes for each in (data.x_train, data.y_train, data.x_test, data.y_test))
     return max(1, min(len(jobs), int(execution.MEMORY_SHARE * limit / one)))

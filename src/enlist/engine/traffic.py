@@ -9,7 +9,7 @@ from enlist.algorithms.core import Algorithm, Context, Probed, WorkerData, rates
 from enlist.algorithms.work import LocalWork, Steps
 from enlist.cost import RoundCost, nbytes
 from enlist.problem.models import Model
-from enlist.problem.objective import objective
+from enlist.problem.objective import initial, objective
 
 ONE_STEP = Steps(1, 1)
 
@@ -44,7 +44,7 @@ def round_cost(
 
     def travels(x: Any, y: Any) -> Sent:
         t, key = jnp.int32(0), jax.random.key(0)
-        params = model.init(key, x)
+        params = initial(model, key, x)
         server, own = algorithm.init_server(params, workers), algorithm.init_worker(params)
         replica = algorithm.replica(server)
         ctx = Context(t, objective(model, precision), work, rates_at(algorithm.rates, t), replica)

@@ -2,11 +2,13 @@
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from enlist.engine import hosts
 from enlist.engine.checkpoint import Checkpoints
 from enlist.engine.execution import Execution
 from enlist.engine.folder import RunFolder, refuse_if_used
@@ -19,7 +21,7 @@ from enlist.errors import BadInput, Diverged
 from enlist.options import Settings
 
 # What may differ from the options that a run was begun with.
-MAY_CHANGE = {"rounds", "target", "devices"}
+MAY_CHANGE = {"rounds", "target", "devices", "rows"}
 
 
 @dataclass
@@ -98,19 +100,19 @@ def undertake(
     """
     folder = RunFolder(out) if out is not None else None
     if folder is not None and not resume:
-        refuse_if_used(folder.path)
+        hosts.from_lead(partial(refuse_if_used, folder.path))
     began = time.perf_counter()
     session = open_session(task, room, like)
-    config = describe(session, task.settings) if config is None else config | _resolved(session)
+    config = (describe(session, task.settings) if config is None else config) | _resolved(session)
     metrics: list[dict[str, Any]] = []
     if folder is not None and resume:
-        _refuse_changes(folder, config)
-        _refuse_other_rows(folder, session)
+        hosts.from_lead(partial(_refuse_if_other, folder, session, config))
         metrics = _take_up(folder, session, task.settings)
-        folder.rewrite_config(config)
+        hosts.from_lead(partial(folder.rewrite_config, config))
         _complete(folder, session, task.settings, metrics)
     elif folder is not None:
-        folder.create(config, task.federation)
+        hosts.from_lead(partial(folder.create, config, task.federation))
+    folder = folder if hosts.lead() else None
     # Where workers differ this compiles: part of setting up, not of the rounds.
     session.clock.spent(min(1, task.settings.rounds))
     return Undertaking(session, task.settings, config, folder, metrics, int(session.state.t), began)
@@ -121,19 +123,27 @@ def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dic
 
     Also the line of what was to be the last round, where a longer run would not have evaluated it.
     """
-    checkpoints = Checkpoints(folder.checkpoints)
-    try:
-        done = checkpoints.latest()
-        if done is None:
-            return folder.rewind(0)
-        if done > options.rounds:
-            raise BadInput(
-                f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
-            )
-        session.put(checkpoints.restore(session.state))
-        return folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
-    finally:
-        checkpoints.close()
+    kept = [session.state]
+
+    def take_up() -> tuple[bool, list[dict[str, Any]]]:
+        checkpoints = Checkpoints(folder.checkpoints)
+        try:
+            done = checkpoints.latest()
+            if done is None:
+                return False, folder.rewind(0)
+            if done > options.rounds:
+                raise BadInput(
+                    f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
+                )
+            kept[0] = checkpoints.restore(session.state)
+            return True, folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
+        finally:
+            checkpoints.close()
+
+    found, metrics = hosts.from_lead(take_up)
+    if found:
+        session.put(hosts.shared(jax.device_get(kept[0])))
+    return metrics
 
 
 def _complete(folder: RunFolder, session: Session, options: Settings, metrics: list[dict[str, Any]]) -> None:
@@ -142,7 +152,14 @@ def _complete(folder: RunFolder, session: Session, options: Settings, metrics: l
     if t == options.rounds > 0 and (not metrics or metrics[-1]["round"] != t):
         cohort = sorted(one.worker for one in session.drawn(t - 1))
         metrics.append(look(session) | {"cohort": cohort, "delta_norm": None})
-        folder.append(metrics[-1])
+        if hosts.lead():
+            folder.append(metrics[-1])
+
+
+def _refuse_if_other(folder: RunFolder, session: Session, config: dict[str, Any]) -> None:
+    """What a folder holds must be this run."""
+    _refuse_changes(folder, config)
+    _refuse_other_rows(folder, session)
 
 
 def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
@@ -170,6 +187,10 @@ def _refuse_other_rows(folder: RunFolder, session: Session) -> None:
 
 
 def _resolved(session: Session) -> dict[str, Any]:
-    """What `auto` came to: kept, so that a resumed or repeated run is cut the same way, on however many devices."""
+    """What was left to us came to this: kept, so that a resumed or repeated run is the same on any machine."""
     chosen = Execution(session.plan.lanes, session.plan.devices)
-    return {"execution": chosen.name(session.plan.sampling.places(session.plan.workers))}
+    return {
+        "execution": chosen.name(session.plan.sampling.places(session.plan.workers)),
+        "rows": session.settings.rows,
+        "eval_rows": session.settings.eval_rows,
+    }

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from enlist import own_file
 from enlist.algorithms.core import Algorithm
 from enlist.engine import platform, progress
+from enlist.engine.fit import check
 from enlist.engine.folder import read_config, write_config
-from enlist.engine.session import check, links_of
+from enlist.engine.session import links_of
 from enlist.engine.task import Task
 from enlist.errors import BadInput
 from enlist.launch import methods
+from enlist.launch.joining import refuse_several
 from enlist.launch.problem import check_work, cohort, deal, file_hashes, model
 from enlist.launch.run import check_folder, check_names, complete_config, memory_explained
 from enlist.options import (
@@ -63,6 +65,7 @@ def launch_compare(
         hashes: of the files that the options name, where these must still be what they were.
     """
     settings = options.settings
+    refuse_several("compare")
     platform.prepare(settings.deterministic)
     _check_goal(options)
     check_names(options.problem, options.participation, settings)

@@ -14,7 +14,7 @@ from enlist.launch.methods import OWN_OPTIONS, amount
 from enlist.options import HASHES, MethodOptions, ParticipationOptions, ProblemOptions
 from enlist.participation import sampling
 from enlist.participation.sampling import Sampling
-from enlist.problem import adapters, datasets, partition
+from enlist.problem import adapters, datasets, mapped, partition
 from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model
@@ -111,6 +111,8 @@ def file_hashes(
         # A file that cannot be read is explained by whoever reads it next.
         with contextlib.suppress(OSError, ValueError), Path(problem.dataset).open("rb") as file:
             found["dataset_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    elif (folder := Path(problem.dataset)).is_dir() and (content := mapped.digest(folder)) is not None:
+        found["dataset_sha256"] = content
     if (model_file := adapters.spec_hash(problem.model)) is not None:
         found["model_sha256"] = model_file
     if (table := links.file_digest(profile)) is not None:

@@ -4,14 +4,16 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from enlist import links
-from enlist.engine import execution, platform, progress
+from enlist.engine import execution, hosts, platform, progress
 from enlist.engine.folder import refuse_if_used
+from enlist.engine.rows import PLACEMENTS
 from enlist.engine.run import Run
 from enlist.engine.session import links_of
 from enlist.engine.simulate import conclude
@@ -19,9 +21,17 @@ from enlist.engine.task import Task
 from enlist.engine.tracking import require_tensorboard
 from enlist.engine.undertaking import undertake
 from enlist.errors import BadInput, EnlistError, unknown
-from enlist.launch import methods
+from enlist.launch import joining, methods
 from enlist.launch.problem import DEFAULT_COHORT, check_work, cohort, deal, file_hashes, model
-from enlist.options import OutputOptions, ParticipationOptions, ProblemOptions, RunOptions, Settings, flatten
+from enlist.options import (
+    HostOptions,
+    OutputOptions,
+    ParticipationOptions,
+    ProblemOptions,
+    RunOptions,
+    Settings,
+    flatten,
+)
 from enlist.participation import sampling
 from enlist.problem import adapters
 from enlist.problem.objective import PRECISIONS
@@ -38,13 +48,14 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
     """
     # First of all: a model's file may start jax, and then it is too late to choose devices.
     platform.prepare(options.settings.deterministic)
+    joining.join(joining.meeting(options.machines.hosts, options.machines.host_id))
     if options.output.tensorboard:
         require_tensorboard()
     check_names(options.problem, options.participation, options.settings)
     algorithm = methods.algorithm(options.rule, options.method)
     work = methods.local_work(options.method)
     if options.output.resume is None:
-        check_folder(out)
+        hosts.from_lead(partial(check_folder, out))
     named = {"algorithm": options.rule.algorithm}
     found = file_hashes(options.problem, options.settings.profile, named, hashes or {})
     problem, federation = deal(options.problem, options.settings.seed)
@@ -52,10 +63,11 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
     check_work(work, federation)
     between = links_of(options.settings, federation.workers)
     config = complete_config(replace(options, problem=problem, participation=participation)) | found
-    with memory_explained():
+    with memory_explained(), hosts.losses_explained(f"go on with: enlist run --resume {out}"):
         own = model(problem.model, federation)
         task = Task(algorithm, own, federation, strategy, work, options.settings, between)
         run = undertake(task, out, resume=options.output.resume is not None, config=config)
+        live = live and hosts.lead()
         return conclude(run, progress.live if live else progress.silent, options.output.tensorboard)
 
 
@@ -63,7 +75,8 @@ def complete_config(options: RunOptions) -> dict[str, Any]:
     """What makes the run, without where it is put; what was left to the method is filled in."""
     rule, method = methods.complete(options.rule, options.method)
     flat = flatten(replace(options, rule=rule, method=method))
-    return {name: value for name, value in flat.items() if name not in OutputOptions.__dataclass_fields__}
+    elsewhere = OutputOptions.__dataclass_fields__ | HostOptions.__dataclass_fields__
+    return {name: value for name, value in flat.items() if name not in elsewhere}
 
 
 def check_names(problem: ProblemOptions, who: ParticipationOptions, settings: Settings) -> None:
@@ -71,6 +84,8 @@ def check_names(problem: ProblemOptions, who: ParticipationOptions, settings: Se
     if settings.precision not in PRECISIONS:
         raise unknown("precision", settings.precision, PRECISIONS)
     execution.parse(settings.execution, places=1, devices=1)
+    if settings.rows not in PLACEMENTS:
+        raise unknown("rows", settings.rows, PLACEMENTS)
     links.parse(settings.profile)
     sampling.parse(who.sampling, who.cohort or DEFAULT_COHORT, who.cohort_most)
     if adapters.spec_hash(problem.model) is None:

@@ -15,14 +15,14 @@ def checked(name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
         x as float32, where uint8 is taken for pixels and scaled to [0, 1]; integer y as int32 labels, which must
         be 0, 1, 2, ...; floating y as float32 targets of a regression, `classes` None.
     """
-    y_train, y_test, classes = _targets(name, arrays["y_train"], arrays["y_test"])
+    y_train, y_test, classes = targets(name, arrays["y_train"], arrays["y_test"])
     return Dataset(
         _inputs(name, "x_train", arrays["x_train"]),
         y_train,
         _inputs(name, "x_test", arrays["x_test"]),
         y_test,
-        worker=_holders(name, "worker", arrays.get("worker")),
-        worker_test=_holders(name, "worker_test", arrays.get("worker_test")),
+        worker=holders(name, "worker", arrays.get("worker")),
+        worker_test=holders(name, "worker_test", arrays.get("worker_test")),
         classes=classes,
         name=name,
     )
@@ -42,7 +42,8 @@ def _finite(name: str, key: str, array: np.ndarray) -> np.ndarray:
     return small
 
 
-def _targets(name: str, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray, int | None]:
+def targets(name: str, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray, int | None]:
+    """What is to be predicted: labels and how many classes they are, or numbers and None."""
     floating = {array.dtype.kind == "f" for array in (train, test)}
     if len(floating) > 1:
         raise BadInput(
@@ -71,7 +72,8 @@ def _targets(name: str, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray
     return train.astype(np.int32), test.astype(np.int32), high + 1
 
 
-def _holders(name: str, key: str, keys: np.ndarray | None) -> np.ndarray | None:
+def holders(name: str, key: str, keys: np.ndarray | None) -> np.ndarray | None:
+    """For each row the key of its holder."""
     if keys is not None and (keys.ndim != 1 or keys.dtype.kind not in "ui"):
         raise BadInput(
             f"{name}: {key} is {keys.dtype} of shape {keys.shape}: one integer for each row is needed"

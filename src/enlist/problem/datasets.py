@@ -1,7 +1,7 @@
 """The data sets that exist, each as a function that returns a `Dataset`.
 
 mnist, fashion and cifar10 are obtained on first use (`fetch.py`), verified by their SHA-256 on every use, and
-kept in the cache; digits comes with scikit-learn; synthetic is computed; `from_npz` reads one's own.
+kept in the cache; digits comes with scikit-learn; synthetic is computed; `from_npz` and `from_folder` read one's own.
 """
 
 import math
@@ -17,6 +17,7 @@ from enlist.problem.dataset import Dataset
 from enlist.problem.decode import CIFAR_BINARY, CIFAR_PICKLES, CIFAR_PNG, IDX, MNIST_CSV
 from enlist.problem.download import Package
 from enlist.problem.fetch import DataUnavailable, Recipe, cache_path, local_copies, obtain
+from enlist.problem.mapped import from_folder
 from enlist.problem.npz import from_npz
 
 CIFAR_MEAN = np.array([0.4914, 0.4822, 0.4465], np.float32)
@@ -195,7 +196,7 @@ def _synthetic_worker(alpha: float, beta: float, rng: np.random.Generator) -> tu
 
 
 def load(text: str, workers: int | None = None, seed: int = 0) -> Dataset:
-    """The data set that a person typed: a name, `synthetic:ALPHA,BETA`, or a path that ends in .npz.
+    """The data set that a person typed: a name, `synthetic:ALPHA,BETA`, a path that ends in .npz, or a folder.
 
     Args:
         workers: for synthetic, how many holders (30 if None); the others do not need it.
@@ -207,9 +208,11 @@ def load(text: str, workers: int | None = None, seed: int = 0) -> Dataset:
     if name == "synthetic":
         alpha, beta = _alpha_beta(arguments) if colon else (1.0, 1.0)
         return synthetic(alpha, beta, 30 if workers is None else workers, seed)
+    if name not in NAMES and os.path.isdir(text):
+        return from_folder(text)
     makers = {"mnist": mnist, "fashion": fashion, "cifar10": cifar10, "digits": digits}
     if name not in makers:
-        raise unknown("dataset", text, (*makers, "synthetic:ALPHA,BETA", "FILE.npz"))
+        raise unknown("dataset", text, (*makers, "synthetic:ALPHA,BETA", "FILE.npz", "FOLDER"))
     if colon:
         raise BadInput(f"dataset {text!r}: {name} takes nothing after a colon; type {name!r}")
     return makers[name]()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from enlist.errors import unknown
 from enlist.problem.models import Model
@@ -41,6 +41,7 @@ def objective(model: Model, precision: str = "float32") -> Objective:
         raise unknown("precision", precision, PRECISIONS)
 
     def outputs(params: Params, x: Array) -> Array:
+        x = inputs(x)
         if precision == "bf16":
             params, x = _cast((params, x), jnp.bfloat16)
             return _cast(model.apply(params, x), jnp.float32)
@@ -57,6 +58,16 @@ def objective(model: Model, precision: str = "float32") -> Objective:
         return model.loss(out, y), model.metric(out, y)
 
     return Objective(loss, jax.value_and_grad(loss), scores)
+
+
+def initial(model: Model, key: Key[Array, ""], x: Array) -> Params:
+    """The model's initial parameters for examples like these."""
+    return model.init(key, inputs(x))
+
+
+def inputs(x: Array) -> Array:
+    """What a model sees: bytes are pixels, scaled to [0, 1]."""
+    return jnp.asarray(x, jnp.float32) / 255 if x.dtype == jnp.uint8 else x
 
 
 def _cast(tree: Any, dtype: Any) -> Any:

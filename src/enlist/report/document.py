@@ -15,7 +15,7 @@ _AXES = {"round": "round", "comm_mib": "MiB sent", "seconds": "simulated seconds
 
 
 def write_document(
-    path: str | os.PathLike[str], title: str, sections: Sequence[str], data: dict[str, Any]
+    path: str | os.PathLike[str], title: str, sections: Sequence[str], data: dict[str, Any], script: str = ""
 ) -> None:
     """Writes a page.
 
@@ -24,6 +24,7 @@ def write_document(
         title: of the browser's window.
         sections: the body, in HTML.
         data: `names` and `x` of what is drawn, `curves` and `figures`: the charts that `plot` left room for.
+        script: how kinds of charts are drawn that only this page has.
     """
     from plotly.offline import get_plotlyjs
 
@@ -43,7 +44,7 @@ def write_document(
 <main>{"".join(sections)}</main>
 <script type="application/json" id="data">{content}</script>
 <script>{get_plotlyjs()}</script>
-<script>{_SCRIPT}</script>
+<script>{_SCRIPT}{script}all();</script>
 </body>
 </html>
 """
@@ -77,10 +78,10 @@ def plot(chart: dict[str, Any]) -> str:
 def controls(data: dict[str, Any], names: Sequence[str]) -> str:
     """Buttons for what curves are drawn against and how, and one for each name to show or hide it."""
     axes = [key for key in _AXES if any(value is not None for x in data["x"] for value in x[key])]
-    choices = _choice("against", "x", {key: _AXES[key] for key in axes}, "round")
+    choices = choice("against", "x", {key: _AXES[key] for key in axes}, "round")
     if any(chart["scale"] for chart in data["curves"]):
         scales = {key: key for key in ("auto", "linear", "log")}
-        choices += _choice("losses and norms", "scale", scales, "auto")
+        choices += choice("losses and norms", "scale", scales, "auto")
     legend = ""
     for i, label in enumerate(names if len(names) > 1 else []):
         again, colour = divmod(i, len(PALETTE))
@@ -90,12 +91,13 @@ def controls(data: dict[str, Any], names: Sequence[str]) -> str:
     return f'<div class="bar">{choices}</div><div class="legend">{legend}</div>'
 
 
-def _choice(words: str, name: str, options: dict[str, str], chosen: str) -> str:
+def choice(words: str, name: str, options: dict[str, str], chosen: str) -> str:
+    """Buttons of which one is pressed; each says its key to the script as data of that name."""
     buttons = ""
     for key, label in options.items():
         pressed = "true" if key == chosen else "false"
-        buttons += f'<button data-{name}="{key}" aria-pressed="{pressed}">{label}</button>'
-    return f'<span class="choice"><span>{words}</span>{buttons}</span>'
+        buttons += f'<button data-{name}="{text(key)}" aria-pressed="{pressed}">{text(label)}</button>'
+    return f'<span class="choice"><span>{text(words)}</span>{buttons}</span>'
 
 
 def _style() -> str:
@@ -123,7 +125,7 @@ p { margin: 0 0 12px; max-width: 80ch; text-wrap: pretty }
 .tiles div, figure, .wide, pre { background: var(--card); border: 1px solid var(--line); border-radius: 10px }
 .tiles div, pre { padding: 12px 16px; overflow: auto }
 .tiles dd { margin: 2px 0 0 } .tiles dd:not(.note) { font-size: 24px; line-height: 1.3; font-weight: 600 }
-.bar, .legend { display: flex; flex-wrap: wrap; gap: 8px 16px; margin-bottom: 12px }
+.bar, .legend, .cut { display: flex; flex-wrap: wrap; gap: 8px 16px; margin-bottom: 12px }
 button { font: inherit; font-size: 13.5px; color: var(--ink); background: none; border: 1px solid var(--line);
   padding: 3px 11px; cursor: pointer }
 button:focus-visible { outline: 2px solid var(--c0); outline-offset: 2px }
@@ -145,6 +147,10 @@ th { font-weight: 500 } th:first-child { text-align: left }
 small { display: block; color: var(--muted); font-size: 12.5px; font-weight: 400;
   white-space: nowrap } .below { margin-top: 12px }
 thead th { color: var(--muted); vertical-align: bottom; border: 0 }
+.sortable { max-height: 640px; overflow: auto } .sortable td, .sortable th { white-space: nowrap }
+.sortable thead th { cursor: pointer; position: sticky; top: 0; background: var(--card) }
+.sortable thead th:focus-visible { outline: 2px solid var(--c0) }
+.sortable [aria-sort]::after { content: " ↑" } .sortable [aria-sort=descending]::after { content: " ↓" }
 .apart > * { background: color-mix(in srgb, var(--c0) 11%, transparent) }
 @media (max-width: 820px) { .grid { grid-template-columns: minmax(0, 1fr) } main { padding: 26px 14px 48px } }
 """
@@ -254,5 +260,4 @@ document.addEventListener("click", event => {
   all();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
-all();
 """

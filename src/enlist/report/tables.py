@@ -188,7 +188,9 @@ def html_facts(rows: Sequence[Sequence[str]]) -> str:
     return f'<dl class="facts">{"".join(pairs)}</dl>'
 
 
-def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], strong: int = 0) -> str:
+def html_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], strong: int = 0, sortable: bool = False
+) -> str:
     """The rows as an HTML table, everything in them escaped; the first `strong` rows are set off.
 
     Lines after the first of a cell are remarks, set smaller.
@@ -200,7 +202,8 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], strong: int 
         lines.append(f"<tr{mark}><th>{_html_cell(first)}</th>{cells}</tr>")
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heads)
     top = f"<thead><tr>{head}</tr></thead>" if heads else ""
-    return f'<div class="wide"><table>{top}<tbody>{"".join(lines)}</tbody></table></div>'
+    kind = "wide sortable" if sortable else "wide"
+    return f'<div class="{kind}"><table>{top}<tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def _html_cell(cell: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from enlist.algorithms.core import Algorithm
 from enlist.algorithms.work import Epochs
+from enlist.engine.fit import check
 from enlist.engine.folder import refuse_if_used
-from enlist.engine.session import check
 from enlist.engine.simulate import make_task
 from enlist.engine.task import Task
 from enlist.errors import BadInput

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from enlist.engine.folder import finished
-from enlist.engine.progress import Display, silent
+from enlist.engine.progress import Shown, silent
 from enlist.engine.task import Room, Task, room_for
 from enlist.engine.timing import worker_seconds
 from enlist.engine.together import Job, simulate_together
@@ -71,7 +71,7 @@ def contest(
     entrants: Sequence[Entrant],
     plan: Plan,
     out: Path,
-    display: Callable[[str], Callable[[int], Display]] = lambda label: silent,
+    display: Callable[[str], Shown] = lambda label: silent,
 ) -> Comparison:
     """Runs everything that is not yet in `out`, a folder for each run, and returns what there is to compare.
 
@@ -125,7 +125,7 @@ def _best(
     plan: Plan,
     out: Path,
     room: Room,
-    display: Callable[[str], Callable[[int], Display]],
+    display: Callable[[str], Shown],
 ) -> Candidate:
     """The candidate whose short run ends at the lowest training loss; what was tried is kept in a file."""
     if len(entrant.candidates) == 1:

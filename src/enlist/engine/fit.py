@@ -1,0 +1,115 @@
+"""Whether the parts of a run fit each other: what does not is refused in one line before anything is set up."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from enlist.algorithms.core import Algorithm, Decaying, PerStep
+from enlist.cost import RoundCost
+from enlist.engine.task import Task
+from enlist.engine.traffic import round_cost
+from enlist.errors import BadInput
+from enlist.options import Settings
+from enlist.participation.sampling import Sampling
+from enlist.problem.federation import Federation
+from enlist.problem.models import Model, accuracy, cross_entropy
+
+
+def check(task: Task) -> RoundCost:
+    """Refuses parts that do not fit each other, and says what a round of them sends."""
+    _check_rates(task.algorithm)
+    _check_model(task.model, task.federation)
+    _check_settings(task.settings, task.model, task.federation)
+    _check_state(task.algorithm, task.model, task.federation, task.sampling)
+    data = task.federation.data
+    # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
+    return round_cost(
+        task.algorithm,
+        task.model,
+        data.x_train[0],
+        data.y_train[0],
+        task.work,
+        task.settings.precision,
+        task.federation.workers,
+        task.federation.shared_bytes,
+    )
+
+
+def is_schedule(rate: Any) -> bool:
+    """Whether a rate is code; all others are data."""
+    return callable(rate) or isinstance(rate, PerStep)
+
+
+def _check_rates(algorithm: Algorithm) -> None:
+    for name, rate in algorithm.rates.items():
+        if name == "server_lr" and isinstance(rate, PerStep):
+            raise BadInput(
+                "server-lr: the server takes one step a round, so its rate depends on the round alone"
+            )
+        if is_schedule(rate) or not name.endswith("_lr"):
+            continue
+        for number in rate if isinstance(rate, Decaying) else (rate,):
+            if isinstance(number, bool | str):
+                raise BadInput(
+                    f"{name.replace('_', '-')} = {rate!r}: a learning rate must be a number or a function"
+                )
+            # As the float32 that it will be: 1e-60 is none.
+            if not 0 < np.float32(number) < np.inf:  # type: ignore[arg-type]
+                raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
+
+
+def _check_settings(settings: Settings, model: Model, federation: Federation) -> None:
+    """What is to be measured can be."""
+    if settings.target is not None and model.metric is accuracy and not 0 < settings.target <= 1:
+        raise BadInput(
+            f"target = {settings.target:g}: an accuracy is above 0 and at most 1, for instance 0.95"
+        )
+    own = federation.test
+    if settings.worker_accuracy and (own is None or not own.sizes.any()):
+        raise BadInput(
+            f"worker-accuracy: {federation.name} by {federation.partition} leaves the workers no test rows of "
+            "their own (a .npz names their holders in worker_test)"
+        )
+
+
+def _check_state(algorithm: Algorithm, model: Model, federation: Federation, sampling: Sampling) -> None:
+    """A worker drawn twice in a round would have two new states and one place to keep them."""
+    params = jax.eval_shape(model.init, jax.random.key(0), federation.data.x_train[:1])
+    own = jax.tree.leaves(jax.eval_shape(algorithm.init_worker, params))
+    # What is addressed to one worker is a state of its own that the server keeps.
+    if sampling.repeats and (own or algorithm.address is not Algorithm._field_defaults["address"]):
+        raise BadInput(
+            f"algorithm {algorithm.name} keeps a state for each worker, which sampling {sampling.name} leaves "
+            f"undefined when a worker is drawn twice in a round: use without-replacement"
+        )
+
+
+def _check_model(model: Model, federation: Federation) -> None:
+    """The model takes these examples, and its outputs suit these labels."""
+    data = federation.data
+    if federation.classes is None and model.loss is cross_entropy:
+        raise BadInput(
+            f"{federation.name} has numbers to predict, not classes, but model {model.name} predicts classes: give "
+            "one whose loss is for numbers, as examples/regression.py does, or integer labels"
+        )
+    x = jax.ShapeDtypeStruct((2, *data.x_train.shape[1:]), data.x_train.dtype)
+    y = jax.ShapeDtypeStruct((2, *data.y_train.shape[1:]), data.y_train.dtype)
+    try:
+        params = jax.eval_shape(model.init, jax.random.key(0), x)
+        out = jax.eval_shape(model.apply, params, x)
+        loss = jax.eval_shape(model.loss, out, y)
+    except BadInput:
+        raise
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(
+            f"model {model.name} does not fit {federation.name} (examples {data.x_train.shape[1:]}, "
+            f"targets {y.dtype} {y.shape[1:]}): {reason[:200]}"
+        ) from error
+    if getattr(loss, "shape", None) != (2,):
+        raise BadInput(f"model {model.name}: its loss must give one number an example, but gives {loss}")
+    if federation.classes is not None and getattr(out, "ndim", 0) == 2 and out.shape[1] < federation.classes:
+        raise BadInput(
+            f"model {model.name} has {out.shape[1]} outputs but {federation.name} has {federation.classes} classes"
+        )
