@@ -1,9 +1,9 @@
 """How fast a round is, against what the machine can do: `make bench`, or `python benchmarks/rounds.py --help`.
 
-100 workers x 600 examples of MNIST's shape, E = 5, batch 60. Each line is a ratio of two things measured in this
-run, in turns: the useful arithmetic of a round a second, and that of a 2048^3 matrix product in a plain jax of its
-own process (float32 on a CPU; on a GPU in the precision that jax chooses there). Medians over the repeats; CPU
-seconds stand beside wall seconds, since other jobs may share the cores.
+100 workers x 600 examples of MNIST's shape, E = 5, batch 60; for ResNet-18 500 of CIFAR's, E = 1, batch 50. Each
+line is a ratio of two things measured in this run, in turns: the useful arithmetic of a round a second, and that of a
+2048^3 matrix product in a plain jax of its own process (float32 on a CPU; on a GPU in the precision that jax chooses
+there). Medians over the repeats; CPU seconds stand beside wall seconds, since other jobs may share the cores.
 """
 
 import argparse
@@ -22,6 +22,16 @@ SIDE = 2048
 LAYERS = {
     "two_nn": [784 * 200, 200 * 200, 200 * 10],
     "cnn": [24 * 24 * 25 * 32, 8 * 8 * 25 * 32 * 64, 1024 * 512, 512 * 10],
+    "resnet18": [
+        32 * 32 * 27 * 64,
+        4 * 32 * 32 * 9 * 64 * 64,
+        # In each later stage: the first convolution and the shortcut from half as many channels, three more.
+        *(
+            side * side * ((9 + 1) * c * c // 2 + 3 * 9 * c * c)
+            for side, c in ((16, 128), (8, 256), (4, 512))
+        ),
+        512 * 10,
+    ],
 }
 
 
@@ -157,8 +167,10 @@ def row(
 ) -> dict[str, Any]:
     """One line of the table."""
     layers = LAYERS[case.model]
+    _, each, epochs, _ = PROBLEMS.get(case.model, MNIST_LIKE)
     # Right for unequal workers too if all of them take part.
-    operations = case.cohort * EPOCHS * ROWS * 2 * (2 * sum(layers) + sum(layers[1:]))
+    examples = case.cohort * epochs * each
+    operations = examples * 2 * (2 * sum(layers) + sum(layers[1:]))
     wall = statistics.median(wall for wall, _ in seen)
     rate = operations / wall
     return facts | {
@@ -168,6 +180,7 @@ def row(
         "ms_a_round": 1e3 * wall,
         "ms_best": 1e3 * min(wall for wall, _ in seen),
         "cpu_ms_a_round": 1e3 * statistics.median(cpu for _, cpu in seen),
+        "examples_a_second": examples / wall,
         "gflops": rate / 1e9,
         "product_gflops": None if product is None else product / 1e9,
         "ratio": None if product is None else rate / product,
@@ -182,6 +195,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "partition",
         "ms a round (best)",
         "CPU ms a round",
+        "examples/s",
         "GFLOP/s",
         "product GFLOP/s",
         "ratio",
@@ -199,6 +213,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"{r['cpu_ms_a_round']:.2f}",
         ]
         cells += [
+            f"{r['examples_a_second']:.0f}",
             f"{r['gflops']:.0f}",
             product,
             ratio,

@@ -127,6 +127,15 @@ def test_group_norm_equals_flax(channels, groups):
     assert_same_vjp(ours, theirs, x, normal(1, channels), normal(2, channels))
 
 
+def test_conv_pool_and_what_follows_a_norm_are_what_they_say():
+    x, w = normal(0, 3, 6, 7, 2), normal(1, 3, 3, 3, 4)
+    np.testing.assert_array_equal(layers.conv_pool(x, w), layers.max_pool(layers.conv_planes(x, w)))
+    scale, bias, added = normal(2, 2), normal(3, 2), normal(4, *x.shape)
+    y = layers.group_norm(x, scale, bias) + added
+    np.testing.assert_array_equal(layers.group_norm(x, scale, bias, added=added), y)
+    np.testing.assert_array_equal(layers.group_norm(x, scale, bias, added=added, relu=True), jax.nn.relu(y))
+
+
 def test_group_norm_of_a_constant_is_finite_and_bfloat16_stays():
     y = layers.group_norm(jnp.full((1, 2, 2, 4), 7.0, jnp.bfloat16), jnp.ones(4), jnp.zeros(4), groups=2)
     assert y.dtype == jnp.bfloat16

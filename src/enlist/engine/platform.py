@@ -2,6 +2,7 @@
 
 import os
 import platform as host
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 CPU_FLAG = "--xla_cpu_multi_thread_eigen=false"
+GPU_FLAG = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
 DETERMINISTIC_FLAGS = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 
@@ -17,11 +19,14 @@ def prepare(deterministic: bool = False) -> None:
     """Sets jax up for a run. Does nothing to a jax that already runs, or to what was chosen for it.
 
     On a CPU every core becomes a device of its own that runs one worker after the other: measured on 2 cores,
-    that is 1.5 times faster than letting both cores share each small matrix product.
+    that is 1.5 times faster than letting both cores share each small matrix product. On a GPU, kernels of a local
+    step that do not wait for each other may run at once: 6 to 8% of a round of ten workers' 2NN on an H200.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if deterministic and DETERMINISTIC_FLAGS not in flags:
         flags = f"{flags} {DETERMINISTIC_FLAGS}"
+    if _has_cuda() and "xla_gpu_command_buffer_scheduling_mode" not in flags:
+        flags = f"{flags} {GPU_FLAG}"
     try:
         if (
             cores() > 1
@@ -37,6 +42,14 @@ def prepare(deterministic: bool = False) -> None:
     if not jax.config.values["jax_compilation_cache_dir"]:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def _has_cuda() -> bool:
+    """Whether this jax was installed for GPUs of NVIDIA's; asking it for its devices would start it."""
+    try:
+        return any(find_spec(f"jax_plugins.xla_cuda{version}") for version in (12, 13))
+    except ModuleNotFoundError:
+        return False
 
 
 def cores() -> int:

@@ -2,7 +2,8 @@
 
 Under `vmap` over workers a native convolution turns into XLA's grouped convolution, the slow path on a GPU;
 on a CPU the native one is slow inside any loop. So a convolution here is shifted views of the image and one
-matrix product, which stays a (batched) matrix product whatever is mapped around it.
+matrix product, which stays a (batched) matrix product whatever is mapped around it. On a GPU of NVIDIA's the
+views are never written down: kernels of our own read them out of the image (see `kernels_conv`).
 
 There are two, because two orders of the axes are fast. `conv` works on `[batch, height, width, channels]`: with
 many channels, a view is long aligned runs of memory. `conv_planes` works on `[channels, height, width, batch]`:
@@ -12,11 +13,15 @@ that order, `to_rows` leaves it.
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
+
+# Where products may be rounded to what tensor cores take; None is jax's default.
+ROUGH = (None, "default", "tensorfloat32", "bfloat16")
 
 
 def dense_init(key: PRNGKeyArray, inputs: int, outputs: int, gain: float) -> dict[str, Array]:
@@ -61,6 +66,13 @@ def conv(
         >>> conv(jnp.ones((2, 5, 5, 3)), jnp.ones((3, 3, 3, 8)), stride=2, padding=1).shape
         (2, 3, 3, 8)
     """
+    if w.shape[:2] != (1, 1) and (kernels := _kernels(x, w)):
+        plain = functools.partial(_conv, stride=stride, padding=padding)
+        return kernels.conv(plain, stride, padding, x, w)
+    return _conv(x, w, stride, padding)
+
+
+def _conv(x: Array, w: Array, stride: int, padding: int) -> Array:
     rows, columns, _, filters = w.shape
     if padding:
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
@@ -94,8 +106,56 @@ def conv_planes(
         >>> conv_planes(jnp.ones((1, 28, 28, 2)), jnp.ones((5, 5, 1, 32))).shape
         (32, 24, 24, 2)
     """
+    if kernels := _kernels(x, w):
+        return _swapped(functools.partial(kernels.conv, _conv_by_planes, 1, 0), x, w)
+    return _planes(x, w)
+
+
+def _planes(x: Array, w: Array) -> Array:
     # The precision asked for around the call is read here: the gradient is traced later, outside of it.
     return _conv_planes(jax.config.jax_default_matmul_precision, x, w)  # type: ignore[attr-defined]
+
+
+def conv_pool(
+    x: Float[Array, "channels height width batch"], w: Float[Array, "rows columns channels filters"]
+) -> Float[Array, "filters half_height half_width batch"]:
+    """`max_pool(conv_planes(x, w))`; a GPU does both at once.
+
+    Example:
+        >>> conv_pool(jnp.ones((1, 28, 28, 2)), jnp.ones((5, 5, 1, 32))).shape
+        (32, 12, 12, 2)
+    """
+    if kernels := _kernels(x, w):
+        return _swapped(functools.partial(kernels.conv_pool, _conv_pool_by_planes), x, w)
+    return max_pool(_planes(x, w))
+
+
+def _swapped(conv: Any, x: Array, w: Array) -> Array:
+    """A convolution of images, channels last, on planes. A GPU's compiler takes the swaps as ways to read."""
+    return jnp.transpose(conv(jnp.transpose(x, (3, 1, 2, 0)), w), (3, 1, 2, 0))
+
+
+def _conv_by_planes(x: Array, w: Array) -> Array:
+    return _swapped(_planes, x, w)
+
+
+def _conv_pool_by_planes(x: Array, w: Array) -> Array:
+    return _swapped(lambda x, w: max_pool(_planes(x, w)), x, w)
+
+
+def _kernels(*arrays: Array) -> Any:
+    """The module of kernels where they may be used: not if products must be exact."""
+    rough = jax.config.jax_default_matmul_precision in ROUGH  # type: ignore[attr-defined]
+    kinds = {a.dtype for a in arrays}
+    if not rough or kinds not in ({jnp.dtype("float32")}, {jnp.dtype("bfloat16")}) or not _on_gpu():
+        return None
+    from enlist.problem import kernels
+
+    return kernels
+
+
+def _on_gpu() -> bool:
+    return jax.default_backend() == "gpu"
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -200,6 +260,8 @@ def group_norm(
     bias: Float[Array, " channels"],
     groups: int = 32,
     epsilon: float = 1e-5,
+    added: Float[Array, "batch height width channels"] | None = None,
+    relu: bool = False,
 ) -> Float[Array, "batch height width channels"]:
     """Group normalisation: groups of an example's channels to mean 0 and variance 1, then scaled and shifted.
 
@@ -211,12 +273,27 @@ def group_norm(
         bias: beta, one a channel.
         groups: G; where it does not divide the channels, the largest number that divides both is taken.
         epsilon: keeps a constant image finite.
+        added: what is added to y, such as a shortcut around the layers before.
+        relu: whether a relu follows. A GPU does all of it at once.
 
     References:
         Wu and He, `Group Normalization <https://arxiv.org/abs/1803.08494>`_, 2018
     """
     batch, height, width, channels = x.shape
-    groups = math.gcd(groups, channels)
+    plain = functools.partial(_group_norm, groups=math.gcd(groups, channels), epsilon=epsilon, relu=relu)
+    given = (x, scale, bias) if added is None else (x, scale, bias, added)
+    if kernels := _kernels(*given):
+        each = channels // math.gcd(groups, channels)
+        norm = kernels.Norm(batch, height * width, channels, each, epsilon, relu, added is not None)
+        if norm.fits:
+            return kernels.group_norm(plain, norm, x, scale, bias, added)
+    return plain(x, scale, bias, added)
+
+
+def _group_norm(
+    x: Array, scale: Array, bias: Array, added: Array | None, groups: int, epsilon: float, relu: bool
+) -> Array:
+    batch, height, width, channels = x.shape
     z = x.astype(jnp.float32)
     # Both sums in one pass over the image, as flax does; what is left is one multiplication and one addition.
     mean, square = (
@@ -229,4 +306,7 @@ def group_norm(
     factor = spread(inverse) * scale.astype(jnp.float32).reshape(1, -1)
     offset = bias.astype(jnp.float32).reshape(1, -1) - spread(mean) * factor
     each = lambda v: v.reshape(batch, 1, 1, channels)
-    return (z * each(factor) + each(offset)).astype(x.dtype)
+    y = (z * each(factor) + each(offset)).astype(x.dtype)
+    if added is not None:
+        y = added + y
+    return jax.nn.relu(y) if relu else y

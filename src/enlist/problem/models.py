@@ -213,7 +213,7 @@ def _cnn(classes: int) -> Model:
         x = layers.to_planes(_like(params["conv1"], x))
         for layer in ("conv1", "conv2"):
             # Bias and relu are monotone, so they may follow the pool, where a quarter of the work is left.
-            x = layers.max_pool(layers.conv_planes(x, params[layer]["w"]))
+            x = layers.conv_pool(x, params[layer]["w"])
             x = jax.nn.relu(x + params[layer]["b"].reshape(-1, 1, 1, 1))
         x = jax.nn.relu(layers.dense(params["dense"], layers.to_rows(x)))
         return layers.dense(params["out"], x)
@@ -252,13 +252,12 @@ def _resnet18(classes: int) -> Model:
 
     def apply(params: Params, x: Any) -> Outputs:
         _image("resnet18", x, smallest=8)
-        x = jax.nn.relu(_conv_norm(params["stem"], _like(params["stem"], x), stride=1, padding=1))
+        x = _conv_norm(params["stem"], _like(params["stem"], x), stride=1, padding=1, relu=True)
         for name, _, _, stride in blocks:
             block = params[name]
-            y = jax.nn.relu(_conv_norm(block["conv1"], x, stride, padding=1))
-            y = _conv_norm(block["conv2"], y, stride=1, padding=1)
+            y = _conv_norm(block["conv1"], x, stride, padding=1, relu=True)
             x = _conv_norm(block["shortcut"], x, stride, padding=0) if "shortcut" in block else x
-            x = jax.nn.relu(x + y)
+            x = _conv_norm(block["conv2"], y, stride=1, padding=1, relu=True, added=x)
         return layers.dense(params["out"], x.mean(axis=(1, 2)))
 
     return Model(init, apply, name="resnet18", classes=classes)
@@ -269,8 +268,16 @@ def _init_conv_norm(key: PRNGKeyArray, side: int, inputs: int, outputs: int) -> 
     return {"w": w, "scale": jnp.ones(outputs), "bias": jnp.zeros(outputs)}
 
 
-def _conv_norm(params: dict[str, Array], x: Array, stride: int, padding: int) -> Array:
-    return layers.group_norm(layers.conv(x, params["w"], stride, padding), params["scale"], params["bias"])
+def _conv_norm(
+    params: dict[str, Array],
+    x: Array,
+    stride: int,
+    padding: int,
+    relu: bool = False,
+    added: Array | None = None,
+) -> Array:
+    y = layers.conv(x, params["w"], stride, padding)
+    return layers.group_norm(y, params["scale"], params["bias"], added=added, relu=relu)
 
 
 def _like(params: dict[str, Array], x: Any) -> Array:
