@@ -1,5 +1,8 @@
 """From Python anything may be given: what cannot be is refused, and nothing runs for ever or on nonsense."""
 
+import subprocess
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -79,3 +82,16 @@ def test_pixels_are_scaled_as_in_a_file():
         x, np.array([0, 1, 0, 1]), x, np.array([0, 1, 0, 1]), worker=np.array([0, 0, 1, 1])
     )
     assert fed.data.x_train.max() == 1.0
+
+
+def test_making_the_parts_of_a_run_leaves_the_choice_of_devices_to_it():
+    """Whatever starts jax before `simulate` does leaves it with one CPU device."""
+    program = """
+import enlist
+from jax._src import xla_bridge
+enlist.fedavg(), enlist.scaffold(), enlist.fedadam(), enlist.slowmo(), enlist.models.two_nn()
+fed = enlist.partition.iid(enlist.datasets.digits(), workers=10)
+assert not xla_bridge.backends_are_initialized()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

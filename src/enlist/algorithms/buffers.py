@@ -75,7 +75,7 @@ def with_buffers(
         # Its shapes do not depend on the rate, nor on the other numbers.
         return worker(1.0, **dict.fromkeys(numbers, 0.5)).init(params)
 
-    shapes = jax.tree.leaves(jax.eval_shape(fresh, jnp.zeros(2)))
+    shapes = jax.tree.leaves(jax.eval_shape(fresh, jax.ShapeDtypeStruct((2,), jnp.float32)))
     if buffers != "reset" and any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in shapes):
         raise BadInput(f"buffers = {buffers}: this worker optimizer draws random numbers; use reset")
 

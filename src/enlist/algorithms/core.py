@@ -288,17 +288,22 @@ def check_optimizer(side: str, make: Callable[[Any], optax.GradientTransformatio
 
     The rate is data, handed in anew each round; an optimizer that keeps the first one (rprop) would ignore it.
     """
-    tiny = jnp.ones(2)
     name = getattr(make, "__name__", repr(make))
+    tiny = jax.ShapeDtypeStruct((2,), jnp.float32)
     try:
-        first, second = make(1.0), make(0.5)
-        states = first.init(tiny), second.init(tiny)
-        jax.eval_shape(first.update, tiny, states[0], tiny)
+        # Traced, not computed: that would start jax before a run has chosen its devices.
+        traced = jax.make_jaxpr(lambda rate, params: make(rate).init(params))(1.0, tiny)
+        state = jax.eval_shape(make(1.0).init, tiny)
+        jax.eval_shape(make(1.0).update, tiny, state, tiny)
     except Exception as error:
         raise BadInput(
             f"{side} optimizer {name}: must be an optax constructor that takes a rate and steps on gradients alone"
         ) from error
-    if any(bool((a != b).any()) for a, b in zip(*map(jax.tree.leaves, states), strict=True)):
+    from_rate = {id(traced.jaxpr.invars[0])}
+    for eqn in traced.jaxpr.eqns:
+        if any(id(v) in from_rate for v in eqn.invars):
+            from_rate |= {id(v) for v in eqn.outvars}
+    if any(id(v) in from_rate for v in traced.jaxpr.outvars):
         raise BadInput(
             f"{side} optimizer {name} keeps its first rate for good, so none can be given by round"
         )
