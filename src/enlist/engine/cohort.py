@@ -207,7 +207,7 @@ def _data(round_: Round, reach: Any, one: Members) -> WorkerData:
         steps = jnp.where(one.weights > 0, steps, 0)
     if isinstance(held, Delivered):
         # Of the devices' rows only this one's are here.
-        return WorkerData(held.x[0], held.y[0], None, one.offsets, size, reach, plan.capacity, steps)
+        return WorkerData(held.x, held.y, None, one.offsets, size, reach, plan.capacity, steps)
     return WorkerData(held.x, held.y, held.order, one.offsets, size, reach, plan.capacity, steps)
 
 

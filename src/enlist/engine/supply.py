@@ -148,9 +148,9 @@ class Supply:
         rows = [rows_of(self._federation.train, packed.workers[i]) for i in local]
         parts = []
         for source in (data.x_train, data.y_train):
-            buffers = [gathered(source, each, self._capacity)[None] for each in rows]
+            buffers = [gathered(source, each, self._capacity) for each in rows]
             self.flow.sent += sum(source[:1].nbytes * len(each) for each in rows)
-            shape = (mesh.size, self._capacity, *source.shape[1:])
+            shape = (mesh.size * self._capacity, *source.shape[1:])
             put = [
                 jax.device_put(buffer, mesh.devices.flat[i]) for i, buffer in zip(local, buffers, strict=True)
             ]
