@@ -196,7 +196,8 @@ def pack(cohorts: Any, device: np.ndarray, devices: int, federation: Federation,
     sizes, offsets = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
     sizes[order] = federation.sizes[known[order] % workers]
     round_of = first // ids.shape[1]
-    mine = [order[known[order] // workers == each] for each in range(devices)]
+    on = known[order] // workers
+    mine = np.split(order[np.argsort(on, kind="stable")], np.cumsum(np.bincount(on, minlength=devices))[:-1])
     need = np.zeros((devices, len(ids)), np.int64)
     for each, entries in enumerate(mine):
         offsets[entries] = np.cumsum(sizes[entries]) - sizes[entries]
