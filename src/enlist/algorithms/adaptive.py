@@ -42,9 +42,8 @@ from enlist.algorithms.core import (
     WorkerData,
     add_scaled,
     difference,
-    loss_and_gradient,
-    run_locally,
 )
+from enlist.algorithms.local import loss_and_gradient, run_locally
 from enlist.errors import BadInput
 
 # tau grows at most tenfold from one round to the next, as in the paper, and never beyond this.

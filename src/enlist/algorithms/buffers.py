@@ -17,16 +17,8 @@ import optax
 from jaxtyping import Array, Key
 
 from enlist.algorithms.checks import one_worker_rate
-from enlist.algorithms.core import (
-    Aggregate,
-    Algorithm,
-    Context,
-    Reply,
-    Tree,
-    WorkerData,
-    difference,
-    run_locally,
-)
+from enlist.algorithms.core import Aggregate, Algorithm, Context, Reply, Tree, WorkerData, difference
+from enlist.algorithms.local import run_locally
 from enlist.errors import BadInput, unknown
 
 STRATEGIES = ("reset", "maintain", "average")

@@ -39,9 +39,9 @@ from enlist.algorithms.core import (
     WorkerData,
     check_optimizer,
     difference,
-    run_locally,
 )
 from enlist.algorithms.fedavg import Optimizer
+from enlist.algorithms.local import run_locally
 from enlist.errors import BadInput, unknown
 
 Matrix = Float[Array, "mixed mixed"]

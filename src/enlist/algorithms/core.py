@@ -1,4 +1,4 @@
-"""What an algorithm is, and the parts that algorithms share: the local loop, the mean, the server's step.
+"""What an algorithm is, and the parts that algorithms share: the mean, the server's step.
 
 An algorithm is a few pure functions over pytrees, written once and run three ways: simulated, sharded over
 devices, deployed. This module knows nothing of files, clocks or networks.
@@ -13,14 +13,12 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from enlist.algorithms.work import Batch, LocalWork, Table
+from enlist.algorithms.work import LocalWork
 from enlist.errors import BadInput
 from enlist.problem.objective import Objective
 
 Tree = Any
 Scalar = Float[Array, ""]
-# The largest number of rows whose gradient is taken at once when a full gradient is asked for.
-FULL_GRADIENT_ROWS = 1024
 
 
 class PerStep(NamedTuple):
@@ -188,89 +186,6 @@ def rates_at(rates: Mapping[str, Rate], t: Int[Array, ""]) -> dict[str, Any]:
         return jnp.asarray(rate(t), jnp.float32) if callable(rate) else rate
 
     return {name: at(rate) for name, rate in rates.items()}
-
-
-def gradient(objective: Objective, params: Tree, data: WorkerData, batch: Batch) -> tuple[Scalar, Tree]:
-    """Loss and gradient of F_i on one batch; padding has no weight."""
-    places = len(batch.positions)
-    weights = (jnp.arange(places) < batch.count) / batch.count.astype(jnp.float32)
-    return objective.loss_and_grad(params, *data.take(batch.positions), weights)
-
-
-def full_gradient(objective: Objective, params: Tree, data: WorkerData) -> tuple[Scalar, Tree]:
-    """Loss and gradient of F_i on all the worker's rows, a bounded number of rows at a time."""
-    rows = min(data.capacity, FULL_GRADIENT_ROWS)
-
-    def add(i: Int[Array, ""], total: tuple[Scalar, Tree]) -> tuple[Scalar, Tree]:
-        positions = i * rows + jnp.arange(rows, dtype=jnp.int32)
-        inside = positions < data.size
-        weights = inside / jnp.asarray(data.size, jnp.float32)
-        part = objective.loss_and_grad(params, *data.take(jnp.where(inside, positions, 0)), weights)
-        return jax.tree.map(jnp.add, total, part)
-
-    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
-    return lax.fori_loop(0, -(-data.size // rows), add, zero)
-
-
-Correction = Callable[[Tree, Tree, Callable[[Tree], Tree]], Tree]
-
-
-def uncorrected(gradient: Tree, params: Tree, again: Callable[[Tree], Tree]) -> Tree:
-    """The gradient as it is."""
-    return gradient
-
-
-class LocalRun(NamedTuple):
-    """Where a local run ended."""
-
-    params: Tree
-    optimizer_state: Tree
-    stats: LocalStats
-
-
-def run_locally(
-    ctx: Context,
-    key: Key[Array, ""],
-    params: Tree,
-    data: WorkerData,
-    optimizer: optax.GradientTransformation,
-    correct: Correction = uncorrected,
-    optimizer_state: Tree | None = None,
-    first: Int[Array, ""] | int = 0,
-) -> LocalRun:
-    """The inner loop of Algorithm 1: x_{t,k+1} = x_{t,k} - eta_L g_{t,k}, for k = 0 ... K-1.
-
-    Args:
-        optimizer: the worker optimizer; `optax.sgd(eta_L)` is the paper's.
-        correct: `correct(g, x, again)` replaces the gradient before the optimizer sees it (drift corrections,
-            proximal terms); `again(z)` is the gradient of the same batch at another point.
-        optimizer_state: what the optimizer goes on from; by default it starts anew in every round.
-        first: the step to begin with, where those before it are done: k = first ... K-1.
-    """
-    table = ctx.work.table(key, data.size, data.reach, data.capacity)
-
-    def step(k: Int[Array, ""], carry: tuple[Tree, Tree, Scalar]) -> tuple[Tree, Tree, Scalar]:
-        x, state, loss = carry
-        at = loss_and_gradient(ctx, table, data, k)
-        value, g = at(x)
-        updates, state = optimizer.update(correct(g, x, lambda z: at(z)[1]), state, x)
-        return optax.apply_updates(x, updates), state, loss + value
-
-    fresh = optimizer.init(params) if optimizer_state is None else optimizer_state
-    start = (params, fresh, jnp.zeros(()))
-    x, state, loss = lax.fori_loop(first, data.steps, step, start)
-    steps = jnp.asarray(data.steps - first, jnp.int32)
-    return LocalRun(x, state, LocalStats(loss / jnp.maximum(steps, 1).astype(jnp.float32), steps))
-
-
-def loss_and_gradient(
-    ctx: Context, table: Table, data: WorkerData, k: Int[Array, ""]
-) -> Callable[[Tree], tuple[Scalar, Tree]]:
-    """Of local step k, as a function of the point."""
-    if ctx.work.batch == 0:
-        return lambda x: full_gradient(ctx.objective, x, data)
-    batch = ctx.work.pick(table, k, data.size)
-    return lambda x: gradient(ctx.objective, x, data, batch)
 
 
 def difference(a: Tree, b: Tree) -> Tree:

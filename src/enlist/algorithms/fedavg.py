@@ -31,9 +31,9 @@ from enlist.algorithms.core import (
     WorkerData,
     check_optimizer,
     difference,
-    run_locally,
     step_along,
 )
+from enlist.algorithms.local import run_locally
 from enlist.errors import unknown
 
 Optimizer = Callable[[Any], optax.GradientTransformation]

@@ -31,9 +31,9 @@ from enlist.algorithms.core import (
     WorkerData,
     add_scaled,
     difference,
-    run_locally,
 )
 from enlist.algorithms.fedavg import Optimizer, fedavg
+from enlist.algorithms.local import run_locally
 from enlist.errors import BadInput
 
 

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Key
 
-from enlist.algorithms.core import Algorithm, Context, Rate, Reply, Tree, WorkerData, difference, run_locally
+from enlist.algorithms.core import Algorithm, Context, Rate, Reply, Tree, WorkerData, difference
 from enlist.algorithms.fedavg import Optimizer, fedavg
+from enlist.algorithms.local import run_locally
 from enlist.errors import BadInput
 
 

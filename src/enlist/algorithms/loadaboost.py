@@ -33,9 +33,9 @@ from enlist.algorithms.core import (
     Tree,
     WorkerData,
     difference,
-    run_locally,
 )
 from enlist.algorithms.fedavg import Optimizer, fedavg
+from enlist.algorithms.local import run_locally
 from enlist.algorithms.work import Epochs, LocalWork
 
 

@@ -33,10 +33,9 @@ from enlist.algorithms.core import (
     Tree,
     WorkerData,
     difference,
-    full_gradient,
-    run_locally,
 )
 from enlist.algorithms.fedavg import Optimizer, fedavg
+from enlist.algorithms.local import full_gradient, run_locally
 
 
 class ServerState(NamedTuple):

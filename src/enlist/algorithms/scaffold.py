@@ -32,11 +32,10 @@ from enlist.algorithms.core import (
     WorkerData,
     add_scaled,
     difference,
-    full_gradient,
-    run_locally,
     step_along,
 )
 from enlist.algorithms.fedavg import Optimizer
+from enlist.algorithms.local import full_gradient, run_locally
 from enlist.errors import unknown
 
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from enlist.algorithms.core import WorkerData, gradient
+from enlist.algorithms.core import WorkerData
+from enlist.algorithms.local import gradient
 from enlist.algorithms.work import Batch, LocalWork
 from enlist.engine import platform
 from enlist.errors import BadInput

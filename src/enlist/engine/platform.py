@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from enlist.problem.gather import BOUNDARY, aligned
+
 CPU_FLAG = "--xla_cpu_multi_thread_eigen=false"
 GPU_FLAG = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
 DETERMINISTIC_FLAGS = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
@@ -87,15 +89,13 @@ def replicate(tree: Any, where: Mesh) -> Any:
     return jax.tree.map(put, tree)
 
 
-def _aligned(array: np.ndarray, boundary: int = 64) -> np.ndarray:
+def _aligned(array: np.ndarray) -> np.ndarray:
     """The array at an address from which jax reads without copying."""
-    if array.flags.c_contiguous and array.ctypes.data % boundary == 0:
+    if array.flags.c_contiguous and array.ctypes.data % BOUNDARY == 0:
         return array
-    room = np.empty(array.nbytes + boundary, np.uint8)
-    start = -room.ctypes.data % boundary
-    view = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    return view
+    copy = aligned(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 def describe() -> str:
