@@ -84,7 +84,8 @@ def algorithm(name: str) -> Any:
     platform.prepare()
     from enlist.launch.compare import read_methods
     from enlist.launch.methods import algorithm
-    from enlist.options import CompareOptions, unflatten
+    from enlist.options import unflatten
+    from enlist.study_options import CompareOptions
 
     (typed,) = read_methods(unflatten(CompareOptions, {"algorithms": name}))
     return algorithm(*typed.candidates[0])

@@ -15,7 +15,8 @@ from enlist.commands.data import DataOptions
 from enlist.commands.report import ReportOptions
 from enlist.commands.shared import stop
 from enlist.errors import EnlistError, unknown
-from enlist.options import CompareOptions, RunOptions, SweepOptions
+from enlist.options import RunOptions
+from enlist.study_options import CompareOptions, SweepOptions
 from enlist.words import typed
 
 

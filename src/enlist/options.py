@@ -6,18 +6,14 @@ Nothing here imports jax, so that `enlist --help` answers at once.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from numbers import Integral, Real
 from typing import Any, TypeVar, get_type_hints
 
 from enlist.errors import BadInput
+from enlist.limits import LEAST_RATE, MOST_PLACES, MOST_RATE, check_rate, of_kind, within
 
 T = TypeVar("T")
 
 
-# Rounds, steps and the like are counted in int32 on the device.
-MOST = 2**31 - 1
-MOST_PLACES = 1_000_000
-MOST_SEEDS = 1000
 # Kept in config.yaml beside the options: the SHA-256 of the files that these name.
 HASHES = {
     "algorithm_sha256": "algorithm",
@@ -26,42 +22,6 @@ HASHES = {
     "model_sha256": "model",
     "profile_sha256": "profile",
 }
-# The rates that float32, in which a run computes, can hold.
-LEAST_RATE, MOST_RATE = 1e-37, 1e37
-
-
-def _within(name: str, value: float | None, least: float, most: float = MOST) -> None:
-    if value is None:
-        return
-    given = f"{name} = {value if isinstance(value, int) else format(value, 'g')}"
-    if isinstance(value, float) and not math.isfinite(value):
-        raise BadInput(f"{given}: must be a finite number")
-    if value < least:
-        raise BadInput(f"{given}: must be {least:g} or more")
-    if value > most:
-        raise BadInput(f"{given}: must be {most:.10g} or less")
-
-
-def check_rate(name: str, rate: float | None) -> None:
-    """Refuses what cannot be a learning rate."""
-    if rate is not None and rate <= 0:
-        raise BadInput(f"{name} = {rate:g}: a learning rate must be above 0")
-    _within(name, rate, LEAST_RATE, MOST_RATE)
-
-
-def _of_kind(name: str, value: Any, kind: str) -> None:
-    """From Python anything may come: half a round must not run for ever."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    fits = {
-        "int": whole,
-        "float": whole or (isinstance(value, Real) and not isinstance(value, bool)),
-        "bool": isinstance(value, bool),
-        "str": isinstance(value, str),
-    }
-    wanted = next(each for each in fits if each in kind)
-    if not fits[wanted] and not (value is None and "None" in kind):
-        words = {"int": "a whole number", "float": "a number", "bool": "True or False", "str": "a text"}
-        raise BadInput(f"{name.replace('_', '-')} = {value!r}: must be {words[wanted]}")
 
 
 @dataclass(frozen=True)
@@ -86,9 +46,9 @@ class ProblemOptions:
     """Part of the rows held out by --share-data that each worker receives, drawn for each."""
 
     def __post_init__(self) -> None:
-        _within("workers", self.workers, 1)
-        _within("share-data", self.share_data, 0, 1)
-        _within("share-portion", self.share_portion, 0, 1)
+        within("workers", self.workers, 1)
+        within("share-data", self.share_data, 0, 1)
+        within("share-portion", self.share_portion, 0, 1)
         if self.share_portion != 1 and not self.share_data:
             raise BadInput(
                 f"share-portion = {self.share_portion:g} belongs to --share-data, which is not given"
@@ -107,8 +67,8 @@ class ParticipationOptions:
     """The largest cohort under at-least (default: twice the cohort, at most all)."""
 
     def __post_init__(self) -> None:
-        _within("cohort", self.cohort, 1, MOST_PLACES)
-        _within("cohort-most", self.cohort_most, 1, MOST_PLACES)
+        within("cohort", self.cohort, 1, MOST_PLACES)
+        within("cohort-most", self.cohort_most, 1, MOST_PLACES)
 
 
 @dataclass(frozen=True)
@@ -193,10 +153,10 @@ class MethodOptions:
     def __post_init__(self) -> None:
         if self.worker_decay is not None and self.worker_decay <= 0:
             raise BadInput(f"worker-decay = {self.worker_decay:g}: must be above 0")
-        _within("worker-decay", self.worker_decay, LEAST_RATE, MOST_RATE)
-        _within("local-epochs", self.local_epochs, 1)
-        _within("local-steps", self.local_steps, 1)
-        _within("batch", self.batch, 0)
+        within("worker-decay", self.worker_decay, LEAST_RATE, MOST_RATE)
+        within("local-epochs", self.local_epochs, 1)
+        within("local-steps", self.local_steps, 1)
+        within("batch", self.batch, 0)
 
 
 @dataclass(frozen=True)
@@ -248,21 +208,21 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            _of_kind(field.name, getattr(self, field.name), str(field.type))
-        _within("rounds", self.rounds, 0)
-        _within("seed", self.seed, 0, 2**32 - 1)
-        _within("eval-every", self.eval_every, 1)
-        _within("devices", self.devices, 0)
-        _within("eval-rows", self.eval_rows, 1)
-        _within("checkpoint-every", self.checkpoint_every, 0)
-        _within("worker-seconds", self.worker_seconds, 0, MOST_RATE)
-        _within("target", self.target, -math.inf, math.inf)
-        _within("latency", self.latency, 0, MOST_RATE)
+            of_kind(field.name, getattr(self, field.name), str(field.type))
+        within("rounds", self.rounds, 0)
+        within("seed", self.seed, 0, 2**32 - 1)
+        within("eval-every", self.eval_every, 1)
+        within("devices", self.devices, 0)
+        within("eval-rows", self.eval_rows, 1)
+        within("checkpoint-every", self.checkpoint_every, 0)
+        within("worker-seconds", self.worker_seconds, 0, MOST_RATE)
+        within("target", self.target, -math.inf, math.inf)
+        within("latency", self.latency, 0, MOST_RATE)
         for name in ("bandwidth", "uplink", "downlink"):
             speed = getattr(self, name)
             if speed is not None and speed <= 0:
                 raise BadInput(f"{name} = {speed:g}: must be above 0")
-            _within(name, speed, LEAST_RATE, MOST_RATE)
+            within(name, speed, LEAST_RATE, MOST_RATE)
 
 
 @dataclass(frozen=True)
@@ -292,7 +252,7 @@ class HostOptions:
     """Which of --hosts this machine is, from 0 (default: by its name)."""
 
     def __post_init__(self) -> None:
-        _within("host-id", self.host_id, 0)
+        within("host-id", self.host_id, 0)
 
 
 @dataclass(frozen=True)
@@ -306,119 +266,6 @@ class RunOptions:
     settings: Settings = Settings()
     machines: HostOptions = HostOptions()
     output: OutputOptions = OutputOptions()
-
-
-@dataclass(frozen=True)
-class ComparisonOptions:
-    """What is compared, and how its rates are chosen."""
-
-    algorithms: str = "fedavg,scaffold"
-    """Methods with commas between them; each may have options of its own: fedavg,fedprox+mu=0.1,fedprox+mu=1."""
-    seeds: int = 3
-    """Runs of each method, with the seeds --seed, --seed + 1, ..."""
-    worker_lr: str = "0.1"
-    """eta_L, or several with commas: each method then takes its best, found by short runs."""
-    server_lr: str | None = None
-    """eta, or several, likewise (default: each method's own)."""
-    tune_rounds: int | None = None
-    """Rounds of such a short run (default: a quarter of --rounds)."""
-
-    def __post_init__(self) -> None:
-        _within("seeds", self.seeds, 1, MOST_SEEDS)
-        _within("tune-rounds", self.tune_rounds, 1)
-        for name, text in (("worker-lr", self.worker_lr), ("server-lr", self.server_lr)):
-            numbers(name, text)
-
-
-def numbers(name: str, text: str | None) -> list[float]:
-    """Learning rates with commas between them.
-
-    Example:
-        >>> numbers("worker-lr", "0.01,0.1")
-        [0.01, 0.1]
-    """
-    if text is None:
-        return []
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise BadInput(
-            f"{name} = {text[:60]}: must be a number, or several with commas between them"
-        ) from None
-    for rate in found:
-        check_rate(name, rate)
-    if twice := next((rate for rate in found if found.count(rate) > 1), None):
-        raise BadInput(f"{name} = {text[:60]}: {twice:g} is there twice")
-    return found
-
-
-@dataclass(frozen=True)
-class CompareOutput:
-    """What is left behind."""
-
-    out: str | None = None
-    """The folder to write (default: a new dated one under runs/)."""
-    json: bool = False
-    """Print the summary as JSON and nothing else."""
-    config: str | None = None
-    """Take all options from the config.yaml of a comparison; options given beside it win."""
-    resume: str | None = None
-    """Go on with the comparison in this folder: runs that are finished there are not run again."""
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """Compares several algorithms: rounds, MiB and seconds to a target, over seeds, each with its best rates."""
-
-    comparison: ComparisonOptions = ComparisonOptions()
-    problem: ProblemOptions = ProblemOptions()
-    participation: ParticipationOptions = ParticipationOptions()
-    method: MethodOptions = MethodOptions()
-    settings: Settings = Settings()
-    output: CompareOutput = CompareOutput()
-
-
-@dataclass(frozen=True)
-class GridOptions:
-    """Which runs there are. Every option below but --deterministic may have several values, with commas between them
-    (--dataset and --local-schedule, whose values hold commas of their own, are typed once for each). Each such
-    option is an axis; the grid is their product."""
-
-    grid: str | None = None
-    """A YAML file with options as in the config.yaml of a run, where a list is an axis; `runs:` may list combinations
-    one by one. Options given beside it win."""
-    seeds: int | None = None
-    """Runs of each combination, with the seeds --seed, --seed + 1, ..."""
-
-
-@dataclass(frozen=True)
-class SweepOutput:
-    """What is left behind."""
-
-    out: str | None = None
-    """The folder to write (default: a new dated one under runs/)."""
-    json: bool = False
-    """Print the summary as JSON and nothing else."""
-    config: str | None = None
-    """Take all options from the config.yaml of a run; a grid and options given beside it win."""
-    resume: str | None = None
-    """Go on with the sweep in this folder: runs that are finished there are not run again."""
-    tensorboard: bool = False
-    """Also write TensorBoard event files, into the folder of each run."""
-
-
-@dataclass(frozen=True)
-class SweepOptions:
-    """Runs a grid of options: runs of one shape share a program, side by side on an accelerator. Leaves every run,
-    a table, heat maps and a page."""
-
-    sweep: GridOptions = GridOptions()
-    problem: ProblemOptions = ProblemOptions()
-    participation: ParticipationOptions = ParticipationOptions()
-    rule: AlgorithmOptions = AlgorithmOptions()
-    method: MethodOptions = MethodOptions()
-    settings: Settings = Settings()
-    output: SweepOutput = SweepOutput()
 
 
 def flatten(options: Any) -> dict[str, Any]:

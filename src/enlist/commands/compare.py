@@ -13,7 +13,7 @@ from enlist.commands.shared import (
     stop,
     unused,
 )
-from enlist.options import CompareOptions
+from enlist.study_options import CompareOptions
 
 
 def act(given: dict[str, Any], loose: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from enlist.commands.shared import hush, is_live, no_loose_words, print_json, quiet, stop, unused
 from enlist.errors import BadInput
-from enlist.options import GridOptions, SweepOutput
+from enlist.study_options import GridOptions, SweepOutput
 from enlist.words import typed_several
 
 # Options whose values hold commas of their own, and options that have one value.

@@ -19,21 +19,15 @@ from enlist.launch import methods
 from enlist.launch.joining import refuse_several
 from enlist.launch.problem import check_work, cohort, deal, file_hashes, model
 from enlist.launch.run import check_folder, check_names, complete_config, memory_explained
-from enlist.options import (
-    AlgorithmOptions,
-    CompareOptions,
-    CompareOutput,
-    MethodOptions,
-    RunOptions,
-    flatten,
-    numbers,
-)
+from enlist.limits import numbers
+from enlist.options import AlgorithmOptions, MethodOptions, RunOptions, flatten
 from enlist.participation.sampling import Sampling
 from enlist.problem import datasets
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model, accuracy
 from enlist.report.comparison import Comparison
 from enlist.studies.contest import Candidate, Entrant, Plan, contest, short_run
+from enlist.study_options import CompareOptions, CompareOutput
 from enlist.words import typed
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from enlist.engine.folder import read_config
 from enlist.errors import BadInput
-from enlist.options import HASHES, MOST_SEEDS, RunOptions, flatten
+from enlist.limits import MOST_SEEDS
+from enlist.options import HASHES, RunOptions, flatten
 from enlist.report.sweep import SEED, axes_of, label, word
 from enlist.words import kept, kept_several
 
