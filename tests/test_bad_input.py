@@ -96,6 +96,33 @@ NUMBERS = [
     (f"{RUN} --sampling at-least --cohort 5 --cohort-most 4", "largest cohort (4) must not be below"),
     (f"{RUN} --sampling at-least --cohort 5 --cohort-most 21", "is more than the 20 workers there are"),
     (f"{RUN} --sampling at-least --cohort-most 0", "cohort-most = 0: must be 1 or more"),
+    (f"{RUN} --sampling recorded", "unknown sampling 'recorded': did you mean 'recorded:FILE'?"),
+    (f"{RUN} --sampling recorded:", "sampling recorded:: a file is missing: write recorded:FILE"),
+    (f"{RUN} --sampling recorded:nowhere.jsonl", "sampling recorded:nowhere.jsonl: no such file"),
+    (f"{RUN} --sampling recorded:empty", "sampling recorded:empty: cannot be read (Is a directory)"),
+    (f"{RUN} --sampling recorded:torn.yaml", "torn.yaml: damaged, line 1 is not a round's cohort such as"),
+    (f"{RUN} --sampling recorded:gap.jsonl", "gap.jsonl: line 2 is of round 2, where round 1 should be"),
+    (f"{RUN} --sampling recorded:nobody.jsonl", "sampling recorded: round 0 has no worker"),
+    (
+        f"{RUN} --sampling recorded:far.jsonl",
+        "sampling recorded: round 0 names worker 20, but workers are 0 to 19 here",
+    ),
+    (
+        f"{RUN} --sampling recorded:one.jsonl --rounds 2",
+        "rounds = 2: the record of cohorts ends after 1; choose 0 to 1",
+    ),
+    (
+        f"{RUN} --sampling recorded:one.jsonl --cohort 5",
+        "cohort = 5: with --sampling recorded:one.jsonl it is recorded who takes part; leave --cohort out",
+    ),
+    (
+        f"{RUN} --sampling recorded:one.jsonl --cohort-most 5",
+        "belongs to --sampling at-least, not to recorded:",
+    ),
+    (
+        f"{RUN} --sampling recorded:twice.jsonl --algorithm scaffold",
+        "scaffold keeps a state for each worker, which sampling recorded:",
+    ),
     *(
         (f"{RUN} --{rate} {value}", f"{rate} = {said}")
         for rate in ("worker-lr", "server-lr")
@@ -315,6 +342,7 @@ KEPT = [
     ),
     ("run --config model.yaml --out new", "models.py:narrow is not the file it was"),
     ("run --config profile.yaml --out new", "all.csv is not the file it was"),
+    ("run --config record.yaml --out new", "recorded:one.jsonl is not the file it was"),
     ("run --config done/config.yaml --out done", "out = done: that folder is not empty; name a new one"),
     ("run --config done/config.yaml --resume done", "resume and config are both given"),
     ("run --resume done --out new", "resume and out are both given"),
@@ -566,6 +594,19 @@ def write_profiles(folder):
     (folder / "folder.csv").mkdir()
 
 
+def write_records(folder):
+    for name, cohorts in {
+        "one": [(0, [1, 4])],
+        "gap": [(0, [1]), (2, [1])],
+        "nobody": [(0, [])],
+        "far": [(0, [3, 20])],
+        "twice": [(0, [3, 3])],
+    }.items():
+        lines = (f'{{"round": {t}, "ids": {ids}}}\n' for t, ids in cohorts)
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    (folder / "record.yaml").write_text(f"sampling: recorded:one.jsonl\nsampling_sha256: {'0' * 64}\n")
+
+
 def write_damaged_runs(folder):
     for name in ("torn-config", "torn-checkpoint", "torn-metrics", "odd-metrics"):
         shutil.copytree(folder / "done", folder / name)
@@ -584,6 +625,7 @@ def place(tmp_path_factory):
     write_data(folder)
     write_configs(folder)
     write_profiles(folder)
+    write_records(folder)
     (folder / "models.py").write_text(MODELS_PY)
     (folder / "broken.py").write_text("def make(:\n")
     (folder / "exits.py").write_text("import sys\nsys.exit(3)\n")

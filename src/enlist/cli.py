@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from enlist.commands import compare, data, report, run, sweep
+from enlist.commands import compare, data, deploy, report, run, sweep
 from enlist.commands.data import DataOptions
 from enlist.commands.report import ReportOptions
 from enlist.commands.shared import stop
-from enlist.errors import EnlistError, unknown
+from enlist.deploy_options import DeployRunOptions, InitOptions, LocalOptions, ServerOptions, WorkerOptions
+from enlist.errors import BadInput, EnlistError, unknown
 from enlist.options import RunOptions
 from enlist.study_options import CompareOptions, SweepOptions
 from enlist.words import typed
@@ -41,6 +42,11 @@ COMMANDS = {
         "a page and a picture from one or more runs, from a comparison or a sweep", ReportOptions, report.act
     ),
     "data": Command("list | fetch NAME | where NAME: the data sets", DataOptions, data.act),
+    "deploy init": Command("keys and certificates for real machines", InitOptions, deploy.init),
+    "deploy server": Command("start the server, on its machine", ServerOptions, deploy.server),
+    "deploy worker": Command("start a worker, on the machine with its rows", WorkerOptions, deploy.worker),
+    "deploy run": Command("one run on the workers that have joined", DeployRunOptions, deploy.run),
+    "deploy local": Command("all of that on this machine, to try it", LocalOptions, deploy.local),
 }
 EPILOGUE = (
     "Each command has its own --help. Exit codes: 0 done, 1 ran and failed, 2 bad input, 130 interrupted."
@@ -67,23 +73,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _command(given: list[str]) -> None:
     if not given or given[0] in (*HELP, "help"):
-        print(_usage())
-    elif given[0] in ("-V", "--version"):
+        print(_usage(list(COMMANDS)))
+        return
+    if given[0] in ("-V", "--version"):
         from importlib.metadata import version
 
         print(f"enlist {version('enlist')}")
-    elif given[0] not in COMMANDS:
-        raise unknown("command", given[0], COMMANDS)
-    else:
-        command = COMMANDS[given[0]]
-        if any(word in HELP for word in given):
-            _help(command.options, given[0])
-        command.act(*command.read(command.options, given[1:]))
+        return
+    if family := [name for name in COMMANDS if name.startswith(f"{given[0]} ")]:
+        if given[1:2] and given[1] in (*HELP, "help"):
+            print(_usage(family))
+            return
+        given = [_of_family(family, given), *given[2:]]
+    if given[0] not in COMMANDS:
+        raise unknown("command", given[0], dict.fromkeys(name.split()[0] for name in COMMANDS))
+    command = COMMANDS[given[0]]
+    if any(word in HELP for word in given):
+        _help(command.options, given[0])
+    command.act(*command.read(command.options, given[1:]))
 
 
-def _usage() -> str:
-    width = max(map(len, COMMANDS))
-    rows = "\n".join(f"  enlist {name:<{width}}  {command.purpose}" for name, command in COMMANDS.items())
+def _of_family(family: list[str], given: list[str]) -> str:
+    """The command of two words that was typed."""
+    seconds = [name.split()[1] for name in family]
+    if len(given) == 1:
+        raise BadInput(
+            f"{given[0]}: say which: {', '.join(seconds)}; for instance: enlist {family[-1]} --help"
+        )
+    if given[1] not in seconds:
+        raise unknown(f"{given[0]} command", given[1], seconds)
+    return " ".join(given[:2])
+
+
+def _usage(names: list[str]) -> str:
+    width = max(map(len, names))
+    rows = "\n".join(f"  enlist {name:<{width}}  {COMMANDS[name].purpose}" for name in names)
     return f"usage: enlist COMMAND [OPTIONS]\n\n{rows}\n\n{EPILOGUE}"
 
 

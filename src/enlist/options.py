@@ -21,6 +21,7 @@ HASHES = {
     "dataset_sha256": "dataset",
     "model_sha256": "model",
     "profile_sha256": "profile",
+    "sampling_sha256": "sampling",
 }
 
 
@@ -60,9 +61,10 @@ class ParticipationOptions:
     """Who takes part in a round."""
 
     cohort: int | None = None
-    """n, workers a round (default 10, or all where there are fewer; full: all)."""
+    """n, workers a round (default 10, or all where there are fewer; full: all; recorded: left out)."""
     sampling: str = "without-replacement"
-    """full, with-replacement (Strategy 1), without-replacement (Strategy 2) or at-least."""
+    """full, with-replacement (Strategy 1), without-replacement (Strategy 2), at-least, or recorded:FILE, the cohorts
+    of a run as its cohorts.jsonl has them, round by round. Beside --config this replaces its cohort too."""
     cohort_most: int | None = None
     """The largest cohort under at-least (default: twice the cohort, at most all)."""
 

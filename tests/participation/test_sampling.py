@@ -13,11 +13,12 @@ from enlist.errors import BadInput
 from enlist.participation import sampling
 
 DRAWS = 20_000
+FIRST = jnp.int32(0)
 
 
 def many(strategy, m, draws=DRAWS, seed=0):
     keys = jax.random.split(jax.random.key(seed), draws)
-    ids, weights = jax.jit(jax.vmap(lambda key: strategy.draw(key, m)))(keys)
+    ids, weights = jax.jit(jax.vmap(lambda key: strategy.draw(key, m, FIRST)))(keys)
     return np.asarray(ids), np.asarray(weights)
 
 
@@ -84,7 +85,7 @@ def test_at_least_varies_its_size_uniformly_and_apart_from_who_is_in_it():
 
 @given(n=st.integers(1, 40), extra=st.integers(0, 200), seed=st.integers(0, 2**31))
 def test_a_subset_is_always_distinct_and_in_range(n, extra, seed):
-    ids, _ = sampling.without_replacement(n).draw(jax.random.key(seed), n + extra)
+    ids, _ = sampling.without_replacement(n).draw(jax.random.key(seed), n + extra, FIRST)
     ids = np.asarray(ids)
     assert len(set(ids.tolist())) == n
     assert ids.min() >= 0
@@ -98,7 +99,7 @@ def test_the_work_of_a_draw_does_not_grow_with_m():
         sampling.with_replacement(10),
         sampling.at_least(5, 10),
     ):
-        text = str(jax.make_jaxpr(lambda key, s=strategy: s.draw(key, 1_000_003))(jax.random.key(0)))
+        text = str(jax.make_jaxpr(lambda key, s=strategy: s.draw(key, 1_000_003, FIRST))(jax.random.key(0)))
         assert "[1000003" not in text
 
 
@@ -114,6 +115,10 @@ def test_occurrences_count_within_equal_ids():
         ("with-replacment", 3, None, "with-replacement"),
         ("full", 3, 5, "at-least"),
         ("at-least", 5, 3, "must not be below"),
+        ("recorded", 3, None, "did you mean 'recorded:FILE'"),
+        ("recorded:", 3, None, "a file is missing"),
+        ("recorded:nowhere.jsonl", 3, None, "no such file"),
+        ("recorded:.", 3, None, "cannot be read"),
     ],
 )
 def test_what_cannot_be_is_refused(name, n, most, says):

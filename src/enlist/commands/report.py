@@ -60,7 +60,9 @@ def _show(runs: list[Any], out: Path, as_json: bool) -> None:
         return
     from rich.console import Console
 
+    from enlist.report.deployment import deployment_tables
     from enlist.report.tables import summary_table
 
-    Console().print(summary_table(runs))
+    for table in (summary_table(runs), *deployment_tables(runs)):
+        Console().print(table)
     print("\n".join(f"{what:8} {where}" for what, where in made.items()))

@@ -42,7 +42,7 @@ def act(given: dict[str, Any], loose: list[str]) -> None:
             raise
         stopped = end
     if hosts.lead():
-        _show(out, asked.json)
+        show(out, asked.json)
     if isinstance(stopped, KeyboardInterrupt):
         stop(f"interrupted; go on with: enlist run --resume {out}", 130)
     if stopped is not None:
@@ -61,7 +61,7 @@ def _words(given: dict[str, Any], out: Path) -> list[str]:
     return words
 
 
-def _show(out: Path, as_json: bool) -> None:
+def show(out: Path, as_json: bool) -> None:
     """Draws the run's picture and page and prints its outcome."""
     from enlist.report import figures, page, record
 

@@ -41,6 +41,9 @@ def read_options(group: type[T], given: dict[str, Any]) -> tuple[T, dict[str, An
     for one, other in (("local_steps", "local_epochs"), ("local_epochs", "local_steps")):
         if one in given:
             before[other] = None
+    # A record says by itself how many take part.
+    if str(given.get("sampling", "")).startswith("recorded:"):
+        before |= {"cohort": None, "cohort_most": None}
     changed = {name for name in given if name in before and given[name] != before[name]}
     return (
         unflatten(group, before | given),

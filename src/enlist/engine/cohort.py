@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from enlist.algorithms import core, keys
 from enlist.algorithms.core import Tree, WorkerData
+from enlist.algorithms.round import work
 from enlist.engine import exchange
 from enlist.engine.plan import AXIS, Cohort, Delivered, Draws, Held, Members, Plan
 from enlist.participation.sampling import occurrences
@@ -50,7 +51,7 @@ def draw_cohort(draws: Draws, sizes: Int[Array, " m"], key: Key[Array, ""], t: I
 
     The order is a matter of steps and ids alone, so it is the same whatever the groups are.
     """
-    ids, weights = draws.sampling.draw(keys.sample_key(key, t), draws.workers)
+    ids, weights = draws.sampling.draw(keys.sample_key(key, t), draws.workers, t)
     cohort = Cohort(ids, occurrences(ids), weights)
     if draws.rows is not None:
         return cohort
@@ -187,13 +188,9 @@ def _local(round_: Round, worker_states: Tree, reach: Any, one: Members) -> Resu
     ctx, algorithm = round_.ctx, round_.plan.algorithm
     state = jax.tree.map(lambda leaf: leaf[one.ids], worker_states)
     payload, data = algorithm.address(round_.payload, one.ids), _data(round_, reach, one)
+    reply = work(algorithm, ctx, round_.key, one.ids, one.draws, payload, state, data, probing=round_.probing)
     if round_.probing:
-        assert algorithm.probe is not None
-        key = keys.worker_key(round_.key, ctx.t, one.ids, one.draws, keys.Role.PROBE)
-        reply = algorithm.probe(ctx, key, payload, state, data)
         return Results(reply.message, one.weights * reply.weight, reply.stats.loss, ())
-    key = keys.worker_key(round_.key, ctx.t, one.ids, one.draws)
-    reply = algorithm.local(ctx, key, payload, state, data)
     summand = algorithm.decode(reply.message)
     return Results(summand, one.weights * reply.weight, reply.stats.loss, reply.worker_state)
 

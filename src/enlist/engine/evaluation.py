@@ -105,10 +105,6 @@ def evaluate(
 ) -> Evaluation:
     """One look at the model. Blocks of rows are dealt to the devices; every device returns the whole."""
 
-    def scores(x: Array, y: Array, weights: Array, holder: Array) -> tuple[Array, Array]:
-        loss, metric = objective.scores(params, x, y)
-        return jnp.sum(weights * loss), jnp.sum(weights * metric)
-
     def slope(x: Array, y: Array, weights: Array, holder: Array) -> tuple[Array, Tree]:
         return objective.loss_and_grad(params, x, y, weights)
 
@@ -123,11 +119,23 @@ def evaluate(
         train_loss, gradient = over(examples.train, slope, in_order=False)
         grad_norm_sq = optax.tree.norm(gradient, squared=True)
     else:
-        train_loss, _ = over(examples.train, scores)
+        train_loss, _ = scores(objective, params, examples.train, passes.rows, devices, axis)
         grad_norm_sq = jnp.zeros(0)
-    test_loss, test_metric = over(examples.test, scores)
+    test_loss, test_metric = scores(objective, params, examples.test, passes.rows, devices, axis)
     own = jnp.zeros(0) if examples.own is None else over(examples.own, own_metric)
     return Evaluation(train_loss, test_loss, test_metric, grad_norm_sq, own)
+
+
+def scores(
+    objective: Objective, params: Tree, rows: Weighted, size: int, devices: int = 1, axis: str = ""
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Weighted sums of the loss and of the metric, `size` rows at once."""
+
+    def look(x: Array, y: Array, weights: Array, holder: Array) -> tuple[Array, Array]:
+        loss, metric = objective.scores(params, x, y)
+        return jnp.sum(weights * loss), jnp.sum(weights * metric)
+
+    return _sum_over(rows, look, size, devices, axis, in_order=True)
 
 
 def _sum_over(

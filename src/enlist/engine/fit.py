@@ -12,17 +12,17 @@ from enlist.engine.traffic import round_cost
 from enlist.errors import BadInput
 from enlist.options import Settings
 from enlist.participation.sampling import Sampling
+from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model, accuracy, cross_entropy
 
 
 def check(task: Task) -> RoundCost:
     """Refuses parts that do not fit each other, and says what a round of them sends."""
-    _check_rates(task.algorithm)
-    _check_model(task.model, task.federation)
-    _check_settings(task.settings, task.model, task.federation)
-    _check_state(task.algorithm, task.model, task.federation, task.sampling)
+    check_cohorts(task)
     data = task.federation.data
+    check_parts(task.algorithm, task.model, data, task.sampling, task.settings)
+    _check_worker_accuracy(task.settings, task.federation)
     # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
     return round_cost(
         task.algorithm,
@@ -34,6 +34,16 @@ def check(task: Task) -> RoundCost:
         task.federation.workers,
         task.federation.shared_bytes,
     )
+
+
+def check_parts(
+    algorithm: Algorithm, model: Model, data: Dataset, sampling: Sampling, settings: Settings
+) -> None:
+    """Refuses parts that do not fit each other, whoever holds the data."""
+    _check_rates(algorithm)
+    _check_model(model, data)
+    _check_target(settings, model)
+    _check_state(algorithm, model, data, sampling)
 
 
 def is_schedule(rate: Any) -> bool:
@@ -59,12 +69,22 @@ def _check_rates(algorithm: Algorithm) -> None:
                 raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
 
 
-def _check_settings(settings: Settings, model: Model, federation: Federation) -> None:
-    """What is to be measured can be."""
+def check_cohorts(task: Task) -> None:
+    """There are as many workers, and as many rounds, as the cohorts ask for."""
+    task.sampling.places(task.federation.workers)
+    known, asked = task.sampling.rounds, task.settings.rounds
+    if known is not None and asked > known:
+        raise BadInput(f"rounds = {asked}: the record of cohorts ends after {known}; choose 0 to {known}")
+
+
+def _check_target(settings: Settings, model: Model) -> None:
     if settings.target is not None and model.metric is accuracy and not 0 < settings.target <= 1:
         raise BadInput(
             f"target = {settings.target:g}: an accuracy is above 0 and at most 1, for instance 0.95"
         )
+
+
+def _check_worker_accuracy(settings: Settings, federation: Federation) -> None:
     own = federation.test
     if settings.worker_accuracy and (own is None or not own.sizes.any()):
         raise BadInput(
@@ -73,9 +93,9 @@ def _check_settings(settings: Settings, model: Model, federation: Federation) ->
         )
 
 
-def _check_state(algorithm: Algorithm, model: Model, federation: Federation, sampling: Sampling) -> None:
+def _check_state(algorithm: Algorithm, model: Model, data: Dataset, sampling: Sampling) -> None:
     """A worker drawn twice in a round would have two new states and one place to keep them."""
-    params = jax.eval_shape(model.init, jax.random.key(0), federation.data.x_train[:1])
+    params = jax.eval_shape(model.init, jax.random.key(0), data.x_train[:1])
     own = jax.tree.leaves(jax.eval_shape(algorithm.init_worker, params))
     # What is addressed to one worker is a state of its own that the server keeps.
     if sampling.repeats and (own or algorithm.address is not Algorithm._field_defaults["address"]):
@@ -85,12 +105,11 @@ def _check_state(algorithm: Algorithm, model: Model, federation: Federation, sam
         )
 
 
-def _check_model(model: Model, federation: Federation) -> None:
+def _check_model(model: Model, data: Dataset) -> None:
     """The model takes these examples, and its outputs suit these labels."""
-    data = federation.data
-    if federation.classes is None and model.loss is cross_entropy:
+    if data.classes is None and model.loss is cross_entropy:
         raise BadInput(
-            f"{federation.name} has numbers to predict, not classes, but model {model.name} predicts classes: give "
+            f"{data.name} has numbers to predict, not classes, but model {model.name} predicts classes: give "
             "one whose loss is for numbers, as examples/regression.py does, or integer labels"
         )
     x = jax.ShapeDtypeStruct((2, *data.x_train.shape[1:]), data.x_train.dtype)
@@ -104,12 +123,12 @@ def _check_model(model: Model, federation: Federation) -> None:
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BadInput(
-            f"model {model.name} does not fit {federation.name} (examples {data.x_train.shape[1:]}, "
+            f"model {model.name} does not fit {data.name} (examples {data.x_train.shape[1:]}, "
             f"targets {y.dtype} {y.shape[1:]}): {reason[:200]}"
         ) from error
     if getattr(loss, "shape", None) != (2,):
         raise BadInput(f"model {model.name}: its loss must give one number an example, but gives {loss}")
-    if federation.classes is not None and getattr(out, "ndim", 0) == 2 and out.shape[1] < federation.classes:
+    if data.classes is not None and getattr(out, "ndim", 0) == 2 and out.shape[1] < data.classes:
         raise BadInput(
-            f"model {model.name} has {out.shape[1]} outputs but {federation.name} has {federation.classes} classes"
+            f"model {model.name} has {out.shape[1]} outputs but {data.name} has {data.classes} classes"
         )

@@ -26,13 +26,16 @@ class RunFolder:
 
     def create(self, config: dict[str, Any], federation: Federation) -> None:
         """Begins a new run's folder. An existing one with anything in it is not touched."""
+        self.begin(config, partition_facts(federation))
+
+    def begin(self, config: dict[str, Any], facts: dict[str, Any]) -> None:
+        """As `create`, where no more than these facts are known of who holds what."""
         refuse_if_used(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(f"out = {self.path}: cannot be made a folder ({error.strerror})") from error
         self.metrics.touch()
-        facts = describe_partition(federation) | {"fingerprint": federation.fingerprint()}
         _write(self.path / "partition.json", json.dumps(facts))
         # Last: a folder with a config is one that can be resumed.
         self.rewrite_config(config)
@@ -154,6 +157,11 @@ def describe_partition(federation: Federation) -> dict[str, Any]:
     if federation.common is not None:
         facts["shared_rows"] = federation.shared_rows
     return facts if counts is None else facts | {"class_counts": counts.tolist()}
+
+
+def partition_facts(federation: Federation) -> dict[str, Any]:
+    """The same with what shows whether a federation is this one."""
+    return describe_partition(federation) | {"fingerprint": federation.fingerprint()}
 
 
 def _write(path: Path, text: str) -> None:

@@ -46,6 +46,12 @@ def prepare(deterministic: bool = False) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
+def cache_everything() -> None:
+    """For a process that does little more than one program has time to compile: nothing is too small to be kept."""
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
 def _has_cuda() -> bool:
     """Whether this jax was installed for GPUs of NVIDIA's; asking it for its devices would start it."""
     try:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from enlist.algorithms import core, keys
+from enlist.algorithms import core
 from enlist.algorithms.core import Tree
+from enlist.algorithms.round import context, step
 from enlist.engine import evaluation
 from enlist.engine.cohort import Round, draw_cohort, members, put_back, work_off
 from enlist.engine.evaluation import Evaluation
@@ -103,10 +103,10 @@ def block(
     places = plan.sampling.places(plan.workers)
     nothing = RoundInfo(jnp.zeros(()), jnp.zeros(()), jnp.zeros(places, jnp.int32), jnp.zeros(places))
 
-    def step(_: Int[Array, ""], carry: tuple[RunState, RoundInfo]) -> tuple[RunState, RoundInfo]:
+    def next_round(_: Int[Array, ""], carry: tuple[RunState, RoundInfo]) -> tuple[RunState, RoundInfo]:
         return one_round(plan, held, carry[0], rates, key)
 
-    state, info = lax.fori_loop(0, rounds, step, (state, nothing))
+    state, info = lax.fori_loop(0, rounds, next_round, (state, nothing))
     look = partial(
         evaluation.evaluate, plan.passes, objective(plan.model, plan.precision), plan.devices, AXIS
     )
@@ -132,11 +132,11 @@ def one_round(
     If the update is not finite the state stays what it was, marked as no longer alive.
     """
     algorithm, t = plan.algorithm, state.t
-    ctx = core.Context(
-        t,
+    ctx = context(
         objective(plan.model, plan.precision),
         plan.work,
-        core.rates_at({**rates, **dict(plan.schedules)}, t),
+        {**rates, **dict(plan.schedules)},
+        t,
         algorithm.replica(state.server),
     )
     cohort = members(plan.draws, held, key, t)
@@ -147,16 +147,10 @@ def one_round(
         probe = core.mean(probes, plan.workers).mean
         shared = shared._replace(payload=core.Probed(shared.payload, probe))
     worked = work_off(shared, cohort, state.workers)
-    total, got = worked.total, core.mean(worked.total, plan.workers, worked.stack, probe)
-    server = algorithm.server(ctx, keys.server_key(key, t), state.server, got)
-    info = RoundInfo(
-        # Of Delta_t; a message of several parts calls that part `delta`.
-        optax.tree.norm(getattr(got.mean, "delta", got.mean)),
-        total.loss / jnp.maximum(total.count, 1.0),
-        cohort.ids,
-        cohort.weights,
+    made = step(algorithm, ctx, key, state.server, worked.total, plan.workers, worked.stack, probe)
+    info = RoundInfo(made.delta_norm, made.local_loss, cohort.ids, cohort.weights)
+    alive = state.alive & made.finite
+    server, t = jax.tree.map(
+        lambda new, old: jnp.where(alive, new, old), (made.server, t + 1), (state.server, t)
     )
-    size = optax.tree.norm(algorithm.params(server))
-    alive = state.alive & jnp.isfinite(info.delta_norm) & jnp.isfinite(size)
-    server, t = jax.tree.map(lambda new, old: jnp.where(alive, new, old), (server, t + 1), (state.server, t))
     return RunState(server, put_back(state.workers, worked, plan.workers, alive), t, alive), info

@@ -81,11 +81,16 @@ class _Live:
 
 
 def metric_words(line: dict[str, Any] | None) -> str:
-    """Loss and test metric of a round; empty where it was not evaluated."""
+    """Loss and test metric of a round; empty where it was not evaluated.
+
+    Where the server sees no training row the loss is that of the cohort's local steps.
+    """
     if not line:
         return ""
-    words = [f"loss {line['train_loss']:.4f}"]
-    for key, value in line.items():
+    known = {key: value for key, value in line.items() if value is not None}
+    losses = {"loss": known.get("train_loss"), "local loss": known.get("local_loss")}
+    words = [f"{name} {loss:.4f}" for name, loss in losses.items() if loss is not None][:1]
+    for key, value in known.items():
         if key.startswith("test_") and key != "test_loss":
             name = key.removeprefix("test_")
             words.append(f"{name} {value:.2%}" if name == "accuracy" else f"{name} {value:.4g}")

@@ -15,11 +15,22 @@ ONE_STEP = Steps(1, 1)
 
 
 class Sent(NamedTuple):
-    """All that travels between the server and one worker."""
+    """All that travels between the server and one worker, and what the worker keeps.
+
+    Args:
+        before: what it holds from earlier broadcasts.
+        first: what goes down for a probe, () without one.
+        probe: what comes up for it.
+        down, up: what goes down for the local run, and what comes up.
+        state: the worker's own.
+    """
 
     before: Any
+    first: Any
+    probe: Any
     down: Any
     up: Any
+    state: Any
 
 
 def round_cost(
@@ -41,6 +52,19 @@ def round_cost(
         workers: m.
         shared: bytes of the examples that a worker is sent before the first round.
     """
+    sent = travelling(algorithm, model, x, y, work, precision, workers)
+    return RoundCost(
+        uplink=nbytes((sent.probe, sent.up)),
+        downlink=nbytes(sent.down),
+        setup=nbytes(sent.before) + shared,
+        exchanges=1 if algorithm.probe is None else 2,
+    )
+
+
+def travelling(
+    algorithm: Algorithm, model: Model, x: Any, y: Any, work: LocalWork, precision: str, workers: int
+) -> Sent:
+    """The shapes of all that travels in a round: see `round_cost`."""
 
     def travels(x: Any, y: Any) -> Sent:
         t, key = jnp.int32(0), jax.random.key(0)
@@ -49,19 +73,14 @@ def round_cost(
         replica = algorithm.replica(server)
         ctx = Context(t, objective(model, precision), work, rates_at(algorithm.rates, t), replica)
         data = WorkerData(x, y, jnp.zeros(1, jnp.int32), 0, 1, 1, 1, 1)
-        payload, probe = algorithm.broadcast(server), ()
+        payload, first, probe = algorithm.broadcast(server), (), ()
         if algorithm.probe is not None:
-            probe = algorithm.probe(ctx, key, algorithm.address(payload, t), own, data).message
+            first = algorithm.address(payload, t)
+            probe = algorithm.probe(ctx, key, first, own, data).message
             # The cohort's mean probe, as large as one probe, goes down too.
             payload = Probed(payload, probe)
         mine = algorithm.address(payload, t)
-        return Sent(replica, mine, (probe, algorithm.local(ctx, key, mine, own, data).message))
+        return Sent(replica, first, probe, mine, algorithm.local(ctx, key, mine, own, data).message, own)
 
     one = [jax.ShapeDtypeStruct((1, *each.shape), each.dtype) for each in (x, y)]
-    sent = jax.eval_shape(travels, *one)
-    return RoundCost(
-        uplink=nbytes(sent.up),
-        downlink=nbytes(sent.down),
-        setup=nbytes(sent.before) + shared,
-        exchanges=1 if algorithm.probe is None else 2,
-    )
+    return jax.eval_shape(travels, *one)

@@ -165,12 +165,17 @@ def _refuse_if_other(folder: RunFolder, session: Session, config: dict[str, Any]
 def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
     before = folder.config()
     for name in sorted(before.keys() | config.keys()):
-        if name not in MAY_CHANGE and before.get(name) != config.get(name):
+        if name not in MAY_CHANGE and before.get(name) not in (config.get(name), *_left_open(name)):
             option = name.replace("_", "-")
             raise BadInput(
                 f"resume {folder.path}: {option} is {config.get(name)!r} now but was {before.get(name)!r}; "
                 f"only {' and '.join(sorted(MAY_CHANGE))} may change"
             )
+
+
+def _left_open(name: str) -> tuple[Any, ...]:
+    """What stands for a choice that was not made yet: a run that was deployed so far had none to make."""
+    return {"execution": ("auto",), "eval_rows": (None,)}.get(name, ())
 
 
 def _refuse_other_rows(folder: RunFolder, session: Session) -> None:

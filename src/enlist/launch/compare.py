@@ -70,7 +70,9 @@ def launch_compare(
     if options.output.resume is None:
         check_folder(out)
     named = {"algorithms": options.comparison.algorithms}
-    found = file_hashes(options.problem, settings.profile, named, hashes or {})
+    found = file_hashes(
+        options.problem, options.participation.sampling, settings.profile, named, hashes or {}
+    )
     seeds = range(settings.seed, settings.seed + options.comparison.seeds)
     common = _common(options, seeds, found)
     target = _target(settings.target, common.model)

@@ -108,6 +108,10 @@ def over(below: Grid, above: Grid) -> Grid:
     for one, other in (("local_steps", "local_epochs"), ("local_epochs", "local_steps")):
         if one in above.values and other not in above.values:
             values.pop(other, None)
+    # A record says by itself how many take part.
+    strategies = [str(each) for each in above.values.get("sampling", ())]
+    if strategies and all(each.startswith("recorded:") for each in strategies):
+        values = {name: each for name, each in values.items() if name not in ("cohort", "cohort_most")}
     runs = [{name: each[name] for name in each if name not in above.values} for each in below.runs]
     return Grid(
         values | dict(above.values),

@@ -12,7 +12,7 @@ from enlist.algorithms.work import LocalWork, Steps
 from enlist.errors import BadInput
 from enlist.launch.methods import OWN_OPTIONS, amount
 from enlist.options import HASHES, MethodOptions, ParticipationOptions, ProblemOptions
-from enlist.participation import sampling
+from enlist.participation import recorded, sampling
 from enlist.participation.sampling import Sampling
 from enlist.problem import adapters, datasets, mapped, partition
 from enlist.problem.dataset import Dataset
@@ -61,13 +61,16 @@ def natural_partition(data: Dataset) -> str:
 
 def cohort(options: ParticipationOptions, workers: int) -> tuple[ParticipationOptions, Sampling]:
     """Who takes part, and the options with what was left to us filled in."""
-    everybody = options.sampling == "full"
-    size = options.cohort or (workers if everybody else min(DEFAULT_COHORT, workers))
-    if everybody and size != workers:
+    asked = options.cohort or min(DEFAULT_COHORT, workers)
+    strategy = sampling.parse(options.sampling, asked, options.cohort_most)
+    is_record = recorded.file_of(options.sampling) is not None
+    size = strategy.places(workers) if is_record or options.sampling == "full" else asked
+    if options.cohort not in (None, size):
+        why = "it is recorded who takes part" if is_record else f"all {workers} workers take part"
         raise BadInput(
-            f"cohort = {size}: with --sampling full all {workers} workers take part; leave --cohort out"
+            f"cohort = {options.cohort}: with --sampling {options.sampling} {why}; leave --cohort out"
         )
-    return replace(options, cohort=size), sampling.parse(options.sampling, size, options.cohort_most)
+    return replace(options, cohort=size), strategy
 
 
 def model(spec: str, federation: Federation) -> Model:
@@ -93,11 +96,16 @@ def check_work(work: LocalWork, federation: Federation) -> None:
 
 
 def file_hashes(
-    problem: ProblemOptions, profile: str | None, algorithms: dict[str, Any], before: dict[str, Any]
+    problem: ProblemOptions,
+    strategy: str,
+    profile: str | None,
+    algorithms: dict[str, Any],
+    before: dict[str, Any],
 ) -> dict[str, Any]:
     """Of the files that the options name. A file that is not what it was `before` makes another run.
 
     Args:
+        strategy: who takes part, as the option says it.
         algorithms: the option that names an algorithm, or several: its name and its words.
         before: the hashes as they were.
     """
@@ -117,7 +125,9 @@ def file_hashes(
         found["model_sha256"] = model_file
     if (table := links.file_digest(profile)) is not None:
         found["profile_sha256"] = table
-    named = vars(problem) | {"profile": profile} | algorithms
+    if (record := recorded.file_digest(strategy)) is not None:
+        found["sampling_sha256"] = record
+    named = vars(problem) | {"sampling": strategy, "profile": profile} | algorithms
     for name in before.keys() & found.keys():
         if found[name] != before[name]:
             raise BadInput(

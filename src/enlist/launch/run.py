@@ -57,7 +57,9 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
     if options.output.resume is None:
         hosts.from_lead(partial(check_folder, out))
     named = {"algorithm": options.rule.algorithm}
-    found = file_hashes(options.problem, options.settings.profile, named, hashes or {})
+    found = file_hashes(
+        options.problem, options.participation.sampling, options.settings.profile, named, hashes or {}
+    )
     problem, federation = deal(options.problem, options.settings.seed)
     participation, strategy = cohort(options.participation, federation.workers)
     check_work(work, federation)

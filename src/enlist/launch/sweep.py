@@ -131,10 +131,12 @@ class Workshop:
     def _sums(self, options: RunOptions) -> dict[str, Any]:
         """The SHA-256 of the files that the options name, as a run's config.yaml keeps them."""
         flat = flatten(options)
-        key = tuple(flat[name] for name in ("dataset", "model", "profile", "algorithm"))
+        key = tuple(flat[name] for name in ("dataset", "model", "sampling", "profile", "algorithm"))
         if key not in self._hashes:
             named = {"algorithm": options.rule.algorithm}
-            self._hashes[key] = file_hashes(options.problem, options.settings.profile, named, {})
+            self._hashes[key] = file_hashes(
+                options.problem, options.participation.sampling, options.settings.profile, named, {}
+            )
         return self._hashes[key]
 
     def _files(self, options: RunOptions) -> dict[str, str]:

@@ -23,7 +23,8 @@ def write_document(
         path: of the file.
         title: of the browser's window.
         sections: the body, in HTML.
-        data: `names` and `x` of what is drawn, `curves` and `figures`: the charts that `plot` left room for.
+        data: `names` and `x` of what is drawn, `curves` and `figures`: the charts that `plot` left room for;
+            `seconds`: what those of `x` are called, where they are not simulated.
         script: how kinds of charts are drawn that only this page has.
     """
     from plotly.offline import get_plotlyjs
@@ -78,7 +79,8 @@ def plot(chart: dict[str, Any]) -> str:
 def controls(data: dict[str, Any], names: Sequence[str]) -> str:
     """Buttons for what curves are drawn against and how, and one for each name to show or hide it."""
     axes = [key for key in _AXES if any(value is not None for x in data["x"] for value in x[key])]
-    choices = choice("against", "x", {key: _AXES[key] for key in axes}, "round")
+    words = _AXES | {"seconds": data.get("seconds", _AXES["seconds"])}
+    choices = choice("against", "x", {key: words[key] for key in axes}, "round")
     if any(chart["scale"] for chart in data["curves"]):
         scales = {key: key for key in ("auto", "linear", "log")}
         choices += choice("losses and norms", "scale", scales, "auto")
@@ -158,7 +160,7 @@ thead th { color: var(--muted); vertical-align: bottom; border: 0 }
 _SCRIPT = """
 const D = JSON.parse(document.getElementById("data").textContent);
 const state = {x: "round", scale: "auto", hidden: new Set()};
-const X = {round: ["communication round", "round %{x}"], seconds: ["simulated seconds", "%{x:.4~g} s"],
+const X = {round: ["communication round", "round %{x}"], seconds: [D.seconds || "simulated seconds", "%{x:.4~g} s"],
   comm_mib: ["MiB sent, one worker up and down", "%{x:.4~g} MiB"]};
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const look = i => ({color: css("--c" + i % 7), dash: ["solid", "dash", "dot"][Math.floor(i / 7) % 3]});

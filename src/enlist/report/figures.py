@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from enlist.report.deployment import loss_words, losses, seconds_words
 from enlist.report.panels import (
     MUTED,
     dress,
@@ -36,11 +37,14 @@ _MOST_BARS = 400
 
 
 def curves(runs: Sequence[RunRecord], path: str | os.PathLike[str]) -> None:
-    """Writes a PNG (200 dpi): training loss and test metric against the round, a line for each run."""
+    """Writes a PNG (200 dpi): training loss and test metric against the round, a line for each run.
+
+    Of a run whose server saw no training row the loss is that of the local steps, and the picture says so.
+    """
     figure = sheet(7.4, 3.3)
     left, right = figure.subplots(1, 2)
-    _panel(left, "training loss f(x)", [run.series("train_loss") for run in runs])
-    if wants_log([y for run in runs for y in run.column("train_loss")]):
+    _panel(left, loss_words(runs), [run.series(run.loss_key) for run in runs])
+    if wants_log([y for run in runs for y in run.column(run.loss_key)]):
         log_axis(left, "y")
     _panel(right, metric_words(runs), [_metric_series(run) for run in runs])
     target_lines(right, _marks(runs))
@@ -55,7 +59,8 @@ def charts(runs: Sequence[RunRecord]) -> dict[str, Any]:
         {key: points(run.column(key), rows) for key in ("round", "comm_mib", "seconds")}
         for run, rows in zip(runs, kept, strict=True)
     ]
-    named = {"metric": metric_words(runs), "train_loss": "training loss f(x)", "test_loss": "test loss"}
+    named = {"metric": metric_words(runs), "train_loss": "training loss f(x)"}
+    named |= {"local_loss": "mean loss of the local steps", "test_loss": "test loss"}
     named |= {"delta_norm": "length of the mean update ‖Δ‖", "grad_norm_sq": "squared gradient norm ‖∇f(x)‖²"}
     drawn = []
     for chart, words in named.items():
@@ -75,7 +80,8 @@ def charts(runs: Sequence[RunRecord]) -> dict[str, Any]:
             unit = "%" if words.endswith("(%)") else ""
             drawn.append({**base, "lines": lines, "marks": marks, "unit": unit})
     drawn += _worker_accuracy(runs, kept)
-    return {"names": [plotly_text(label) for label in labels(runs)], "x": axes, "curves": drawn}
+    names = [plotly_text(label) for label in labels(runs)]
+    return {"names": names, "x": axes, "seconds": seconds_words(runs), "curves": drawn}
 
 
 def partition_charts(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
@@ -155,6 +161,11 @@ def _head(figure: "Figure", axes: "Axes", runs: Sequence[RunRecord]) -> None:
         return
     handles = [line for line in axes.get_lines() if line.get_marker() != "x"]
     ends = [" (diverged)" if outcome(run).status == "diverged" else "" for run in runs]
+    if len(losses(runs)) > 1:
+        ends = [
+            end + (" (loss of its local steps)" if run.loss_key == "local_loss" else "")
+            for run, end in zip(runs, ends, strict=True)
+        ]
     names = [label + end for label, end in zip(labels(runs), ends, strict=True)]
     legend(figure, handles, names, 110)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from enlist.report import figures, tables
+from enlist.report.deployment import MOST_REFUSED, deployed, deployment_rows, refusals
 from enlist.report.document import controls, header, plot, section, text, write_document
 from enlist.report.record import RunRecord, differing, labels, outcome
 
@@ -21,6 +22,7 @@ def write_page(runs: Sequence[RunRecord], path: str | os.PathLike[str]) -> None:
         _curves(runs, data),
         _partition(runs, held),
         _participation(runs, present),
+        _deployment(runs),
         _facts("What it cost", runs, tables.cost_rows(runs)),
         _facts("Configuration", runs, tables.config_rows(runs), strong=len(differing(runs))),
         _provenance(runs),
@@ -81,6 +83,18 @@ def _participation(runs: Sequence[RunRecord], chart: dict[str, Any] | None) -> s
     return section("Who took part", f"<p>{text('; '.join(dict.fromkeys(told)))}. {rest}</p>{plot(chart)}")
 
 
+def _deployment(runs: Sequence[RunRecord]) -> str:
+    """What came of the messages between real machines."""
+    if not deployed(runs):
+        return ""
+    (names, facts), (heads, refused) = deployment_rows(runs), refusals(runs)
+    body = tables.html_facts(facts) if len(runs) == 1 else tables.html_table(["", *names], facts)
+    if refused:
+        said = f"Replies refused, by worker and cause (at most {MOST_REFUSED} are listed):"
+        body += f'<p class="note below">{said}</p>{tables.html_table(heads, refused)}'
+    return section("Deployment", body)
+
+
 def _facts(title: str, runs: Sequence[RunRecord], rows: Sequence[Sequence[str]], strong: int = 0) -> str:
     if len(runs) == 1 or not rows:
         return section(title, tables.html_facts(rows)) if rows else ""
@@ -90,5 +104,17 @@ def _facts(title: str, runs: Sequence[RunRecord], rows: Sequence[Sequence[str]],
 def _provenance(runs: Sequence[RunRecord]) -> str:
     told = "".join(f"<p>{text(line)}.</p>" for line in tables.made_with(runs))
     places = ["config.yaml"] if len(runs) == 1 else [f"{run.name}/config.yaml" for run in runs]
-    commands = "\n".join(f"enlist run --config {shlex.quote(place)}" for place in places)
+    commands = "\n".join(_command(run, place) for run, place in zip(runs, places, strict=True))
+    if any(run.is_deployed for run in runs):
+        said = (
+            "A deployed run is simulated with the cohorts that it used; give all workers' rows by --dataset."
+        )
+        told = f"<p>{text(said)}</p>{told}"
     return section("To repeat it", f"<pre>{text(commands)}</pre>{told}")
+
+
+def _command(run: RunRecord, config: str) -> str:
+    command = f"enlist run --config {shlex.quote(config)}"
+    if not run.is_deployed:
+        return command
+    return f"{command} --sampling {shlex.quote('recorded:' + config.replace('config.yaml', 'cohorts.jsonl'))}"

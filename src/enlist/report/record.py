@@ -37,6 +37,23 @@ class RunRecord:
         return next((key for key in keys if key.startswith("test_") and key != "test_loss"), "test_loss")
 
     @property
+    def loss_key(self) -> str:
+        """`train_loss`, or `local_loss` of a run whose server saw no training row: the workers tell it theirs."""
+        lines = [*self.metrics, _mapping(self.summary.get("final"))]
+        known = (
+            key
+            for key in ("train_loss", "local_loss")
+            for line in lines
+            if not math.isnan(number(line.get(key)))
+        )
+        return next(known, "train_loss")
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether real machines carried it out, so that its seconds are not simulated."""
+        return "deployment" in self.summary or self.loss_key == "local_loss"
+
+    @property
     def is_percent(self) -> bool:
         """Whether the test metric is a share, which people read in percent."""
         return self.metric_key == "test_accuracy"
@@ -58,6 +75,7 @@ class Outcome:
     status: str
     rounds: int
     train_loss: float
+    local_loss: float
     test_loss: float
     final: float
     best: float
@@ -126,6 +144,7 @@ def outcome(run: RunRecord) -> Outcome:
         status=str(run.summary.get("status") or "unfinished"),
         rounds=rounds if rounds is not None else whole(last.get("round")) or 0,
         train_loss=number(final.get("train_loss")),
+        local_loss=number(final.get("local_loss")),
         test_loss=number(final.get("test_loss")),
         final=number(final.get(run.metric_key)),
         best=number(best.get(run.metric_key)),

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from enlist.report.deployment import LOCAL, LOSSES, deployment_tables, loss_text, losses, seconds_words
 from enlist.report.record import Outcome, RunRecord, differing, labels, number, outcome, plain, short, whole
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ def summary_rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[list[str]]]
     goals = {end.target for end in ends}
     goal = goals.pop() if len(goals) == 1 else None
     to_goal = f"rounds to {round_text(runs[0], goal)}" if goal else "rounds to target"
-    heads = ["run", "rounds", "train loss", "test loss", metric, f"best {metric}", to_goal, "MiB a worker"]
+    loss = "local loss" if losses(runs) == {"local_loss"} else "train loss"
+    heads = ["run", "rounds", loss, "test loss", metric, f"best {metric}", to_goal, "MiB a worker"]
     rows = []
     for run, label, end in zip(runs, labels(runs), ends, strict=True):
         best = metric_text(run, end.best)
@@ -27,7 +29,7 @@ def summary_rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[list[str]]]
             [
                 label if end.status == "done" else f"{label} ({end.status})",
                 str(end.rounds),
-                short(end.train_loss),
+                loss_text(run, end, marked=loss != "local loss"),
                 short(end.test_loss),
                 metric_text(run, end.final),
                 best if end.best_round is None else f"{best} (round {end.best_round})",
@@ -54,7 +56,9 @@ def summary_table(runs: Sequence[RunRecord]) -> "Table":
             table.add_column(Text(cell), justify="right" if index else "left")
     else:
         # The round of the best value, and words in the heads, are what a narrow terminal can spare.
-        lines = [[cell.split(" (round")[0] for cell in row] for row in rows]
+        lines = [[cell.split(" (round")[0].replace(LOCAL, "*") for cell in row] for row in rows]
+        if any(LOCAL in row[2] for row in rows):
+            table.caption, table.caption_justify = "* mean loss of the local steps", "left"
         table.add_column("run", min_width=10, overflow="fold")
         for head in [*heads[1:5], "best", heads[6], "MiB", "wall s", "rounds/s"]:
             table.add_column(head.replace(" ", "\n", 1), justify="right", no_wrap=True)
@@ -68,7 +72,8 @@ def print_outcome(run: RunRecord, console: "Console") -> None:
     """Prints how a run ended and where its page, picture and other files lie."""
     from rich.text import Text
 
-    console.print(summary_table([run]))
+    for table in (summary_table([run]), *deployment_tables([run])):
+        console.print(table)
     if run.folder is None:
         return
     for name, what in (("report.html", "page"), ("curves.png", "picture"), ("", "folder")):
@@ -123,7 +128,7 @@ def cost_rows(runs: Sequence[RunRecord]) -> list[list[str]]:
         ["up a round, one worker", *(_bytes(line.get("uplink_bytes")) for line in last)],
         ["down a round, one worker", *(_bytes(line.get("downlink_bytes")) for line in last)],
         ["both so far, one worker", *(_with_unit(number(line.get("comm_mib")), "MiB") for line in last)],
-        ["simulated seconds so far", *(short(number(line.get("seconds"))) for line in last)],
+        [f"{seconds_words(runs)} so far", *(short(number(line.get("seconds"))) for line in last)],
         ["wall seconds", *(short(number(run.summary.get("wall_seconds"))) for run in runs)],
         ["of which compilation", *(short(number(run.summary.get("compile_seconds"))) for run in runs)],
         ["rounds a second", *(short(number(run.summary.get("rounds_per_second"))) for run in runs)],
@@ -159,11 +164,12 @@ def tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     metric = metric_words([run]).removesuffix(" (%)")
     best_round = "" if end.best_round is None else f"in round {end.best_round}"
     goal = "no target was set" if end.target is None else f"target {round_text(run, end.target)}"
+    of_steps = "mean of the local steps; " if run.loss_key == "local_loss" else ""
     return [
         (f"final {metric}", metric_text(run, end.final), f"after {end.rounds:,} rounds"),
         (f"best {metric}", metric_text(run, end.best), best_round),
         ("rounds to target", target_text(end), goal),
-        ("final training loss", short(end.train_loss), f"test loss {short(end.test_loss)}"),
+        (f"final {LOSSES[run.loss_key]}", loss_text(run, end), f"{of_steps}test loss {short(end.test_loss)}"),
         ("sent, one worker", _with_unit(end.comm_mib, "MiB"), "up and down, so far"),
         ("wall time", _with_unit(end.wall_seconds, "s"), _with_unit(end.rounds_per_second, "rounds/s")),
     ]
@@ -256,6 +262,8 @@ def _cohort_words(given: dict[str, Any]) -> str:
     cohort, workers, sampling = given.get("cohort"), given["workers"], given.get("sampling")
     if cohort is None or sampling == "full":
         return f"all {workers} workers every round"
+    if str(sampling).startswith("recorded:"):
+        return f"recorded cohorts, at most {cohort} of {workers} workers a round"
     least = "at least " if sampling == "at-least" else ""
     again = ", drawn with replacement" if sampling == "with-replacement" else ""
     return f"{least}{cohort} of {workers} workers a round{again}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from enlist.engine.board import Tally, board
-from enlist.engine.fit import check, is_schedule
+from enlist.engine.fit import check, check_cohorts, is_schedule
 from enlist.engine.folder import finished, read_config
 from enlist.engine.run import Run
 from enlist.engine.task import Room, Task, room_for
@@ -118,8 +118,8 @@ class Fitting:
         self._seen: set[Any] = set()
 
     def check(self, task: Task) -> None:
-        """See `enlist.engine.fit.check`; and whether there are as many workers as a cohort takes."""
-        task.sampling.places(task.federation.workers)
+        """See `enlist.engine.fit.check`; and whether there are as many workers and rounds as the cohorts take."""
+        check_cohorts(task)
         key = (shape(task), task.settings.target, task.settings.worker_accuracy and id(task.federation))
         if key not in self._seen:
             check(task)

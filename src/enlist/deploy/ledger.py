@@ -1,0 +1,78 @@
+"""What a deployed run writes down beside its metrics: the cohorts really used, and everything out of the ordinary."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+COHORTS, EVENTS = "cohorts.jsonl", "events.jsonl"
+MOST_LISTED = 50
+
+
+class Ledger:
+    """`cohorts.jsonl`: a line for each round that counts. `events.jsonl`: what was refused, abandoned, resumed."""
+
+    def __init__(self, folder: Path):
+        self._cohorts, self._events = folder / COHORTS, folder / EVENTS
+        self._used: dict[int, int] = {}
+
+    def rewind(self, t: int) -> None:
+        """Goes back to the end of the first t rounds; events stay, for they have happened."""
+        kept = [line for line in _lines(self._cohorts) if line["round"] < t]
+        draft = self._cohorts.with_name(f".{COHORTS}.draft")
+        draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        os.replace(draft, self._cohorts)
+        self._used = {worker: line["round"] for line in kept for worker in line["ids"]}
+
+    def acknowledged(self, worker: int) -> int:
+        """The last round in which a reply of this worker was used; -1 for none."""
+        return self._used.get(worker, -1)
+
+    def used(self, t: int, ids: list[int], **facts: Any) -> None:
+        """Notes the cohort of a round; it is on disk when this returns."""
+        _append(self._cohorts, {"round": t, "ids": ids, **facts})
+        self._used |= dict.fromkeys(ids, t)
+
+    def event(self, what: str, t: int, **facts: Any) -> None:
+        """Notes what is out of the ordinary."""
+        _append(self._events, {"what": what, "round": t, **facts})
+
+    def facts(self) -> dict[str, Any]:
+        """All of it in a few numbers, over all sittings."""
+        events, rounds = list(_lines(self._events)), list(_lines(self._cohorts))
+        counts = Counter(event["what"] for event in events)
+        refused = [
+            {name: event[name] for name in ("round", "worker", "cause")}
+            for event in events
+            if event["what"] == "refused"
+        ]
+        seconds = [line["seconds"] for line in rounds]
+        return {
+            "abandoned": counts["abandoned"],
+            "late": sum(event.get("late", 0) for event in events if event["what"] == "dropped"),
+            "doubled": sum(event.get("doubled", 0) for event in events if event["what"] == "dropped"),
+            "unsolicited": sum(event.get("unsolicited", 0) for event in events if event["what"] == "dropped"),
+            "refused": refused[:MOST_LISTED],
+            "refusals": len(refused),
+            "sittings": 1 + counts["resumed"],
+            "enlisted": sum(line["enlisted"] for line in rounds),
+            "used": sum(len(line["ids"]) for line in rounds),
+            "seconds_a_round": round(sum(seconds) / len(seconds), 3) if seconds else None,
+        }
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Whole lines; one that a kill cut short is none."""
+    if path.exists():
+        for text in path.read_text().splitlines(keepends=True):
+            if text.endswith("\n"):
+                yield json.loads(text)

@@ -1,0 +1,109 @@
+"""`enlist deploy local`: a whole deployment on one machine, with all its locks, which ends by itself."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from enlist.deploy import place as places
+from enlist.deploy.all_up import ROWS
+from enlist.deploy.link import is_up
+from enlist.deploy.operate import Asked, Say, prepare, run_deployed
+from enlist.deploy.place import ServerPlace
+from enlist.engine.folder import partition_facts
+from enlist.errors import BadInput, EnlistError
+from enlist.launch.problem import deal
+from enlist.options import ProblemOptions
+from enlist.problem.federation import Federation
+
+WORKERS, MOST_WORKERS = 4, 64
+# Fits any number of workers, unlike digits:2.
+PARTITION = "shards:2"
+START_SECONDS = 120.0
+
+
+def run_locally(
+    asked: Asked, hashes: dict[str, Any], out: Path, keep: Path | None, say: Say
+) -> dict[str, Any]:
+    """Deals the rows, starts a server and its workers, runs, and ends all of them. Returns how the run ended.
+
+    Args:
+        keep: where the deployment is to lie and stay; by default it lies in the run's folder until the run is done,
+            for what workers keep from round to round must outlive a run that is interrupted.
+    """
+    problem, federation = deal(_complete(asked.run.problem), asked.run.settings.seed)
+    within = replace(asked, run=replace(asked.run, problem=problem))
+    job = prepare(within, federation.workers, out, hashes, partition_facts(federation))
+    folder = out / "deployment" if keep is None else keep
+    place = _deployment(folder, federation)
+    with _up(place, say):
+        ended = run_deployed(place, job, say)
+    if keep is None and ended["status"] == "done":
+        shutil.rmtree(folder, ignore_errors=True)
+    return ended
+
+
+def _complete(problem: ProblemOptions) -> ProblemOptions:
+    """With as many workers as one machine carries, and a partition that suits any number of them."""
+    own = problem.dataset.lower().endswith(".npz")
+    workers = problem.workers or (None if own else WORKERS)
+    if workers is not None and workers > MOST_WORKERS:
+        raise BadInput(
+            f"workers = {workers}: on one machine {MOST_WORKERS} at most, since each is several processes"
+        )
+    unsuited = not own and workers is not None and workers % 5 != 0
+    return replace(problem, workers=workers, partition=problem.partition or (PARTITION if unsuited else None))
+
+
+def _deployment(folder: Path, federation: Federation) -> ServerPlace:
+    """Keys, certificates and every worker's own rows; those of an earlier sitting where they are there."""
+    port = _free_port()
+    if (folder / "deploy.yaml").is_file():
+        place = places.server_place(folder)
+        if place.workers != federation.workers:
+            raise BadInput(
+                f"{folder}: has {place.workers} workers, not {federation.workers}; name another folder"
+            )
+    else:
+        place = places.init(folder, "localhost", port, federation.workers)
+    for worker in range(federation.workers):
+        rows = federation.train.rows(worker)
+        np.savez(
+            place.worker(worker).folder / ROWS,
+            x_train=federation.data.x_train[rows],
+            y_train=federation.data.y_train[rows],
+        )
+    return place
+
+
+@contextlib.contextmanager
+def _up(place: ServerPlace, say: Say) -> Iterator[None]:
+    """While inside, the server and all workers are up."""
+    began = time.monotonic()
+    words = [sys.executable, "-m", "enlist.deploy.all_up", str(place.root)]
+    # A process of its own keeps them up: this one has jax in it, which does not stand being forked.
+    keeper = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        while not is_up(place):
+            if keeper.poll() is not None or time.monotonic() - began > START_SECONDS:
+                raise EnlistError(f"the server did not come up: see {place.folder}")
+            time.sleep(0.2)
+        say(f"the server is up after {time.monotonic() - began:.1f} s; {place.workers} workers are joining")
+        yield
+    finally:
+        keeper.terminate()
+        keeper.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
