@@ -1,6 +1,7 @@
 """What is typed wrong is answered in one line with exit code 2; help comes without Flower."""
 
 import shlex
+import subprocess
 import sys
 
 import numpy as np
@@ -142,7 +143,15 @@ def test_help_lists_every_command_and_shows_its_options(capsys):
         assert f"usage: enlist deploy {name}" in shown
         assert ("--over-enlist" in shown) is (name in ("run", "local"))
         assert ("DIR" in shown.splitlines()[0]) is (name != "local")
-    assert "flwr" not in sys.modules
+
+
+def test_help_needs_neither_flower_nor_jax():
+    program = (
+        "import sys; from enlist.cli import main; main(['deploy', '--help']);"
+        "sys.exit(str({'flwr', 'jax', 'cryptography'} & set(sys.modules) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.strip() == ""
 
 
 def test_a_configuration_holds_the_exchange_and_not_where_things_are_put():

@@ -191,13 +191,15 @@ def test_the_gate_refuses_before_the_link_sees_anything():
     assert sent[0]["status"] == 403
 
 
-def test_a_port_in_use_is_said_before_anything_starts(deployment):
+def test_a_port_in_use_is_said_before_anything_starts(folder):
     with socket.socket() as other:
-        other.bind(("127.0.0.1", deployment.port))
+        other.bind(("127.0.0.1", 0))
         other.listen()
-        done = subprocess.run(
-            [*ENLIST, "server", str(deployment.root)], capture_output=True, text=True, timeout=PATIENCE
-        )
+        port = other.getsockname()[1]
+        place.init(folder / "late", "localhost", port, 1)
+        command = [*ENLIST, "server", str(folder / "late")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert f"port = {deployment.port}" in done.stderr
+    assert f"port = {port}" in done.stderr
+    assert not (folder / "late" / "server" / "link.log").exists()

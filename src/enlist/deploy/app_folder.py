@@ -1,7 +1,9 @@
 """The Flower app of a run: a folder that Flower packs and carries to the server's process and to every worker."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from enlist.deploy.job import Job
 from enlist.errors import BadInput
@@ -43,16 +45,16 @@ def make_app(folder: Path, job: Job) -> None:
     (package / "__init__.py").touch()
     for side in ("server", "worker"):
         (package / f"{side}.py").write_text(MODULE.format(side=side))
-    for own in own_files(job):
+    for own in own_files(job.config):
         shutil.copy(own, package / own.name)
     job.write(package)
 
 
-def own_files(job: Job) -> list[Path]:
-    """The files that travel with a job: those of `FILE.py:FUNCTION`."""
+def own_files(config: Mapping[str, Any]) -> list[Path]:
+    """The files that travel with a job of these options: those of `FILE.py:FUNCTION`."""
     found: list[Path] = []
     for option in ("model", "algorithm"):
-        path, colon, _ = str(job.config[option]).rpartition(":")
+        path, colon, _ = str(config[option]).rpartition(":")
         if colon and path.endswith(".py"):
             found.append(Path(path))
     reserved = {"__init__.py", "server.py", "worker.py"}

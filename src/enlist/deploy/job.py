@@ -93,5 +93,5 @@ def problem(job: Job, folder: Path) -> Problem:
 
 def _here(folder: Path, spec: str) -> str:
     """A person's own file travels with the job."""
-    path, colon, name = spec.partition(":")
+    path, colon, name = spec.rpartition(":")
     return f"{folder / Path(path).name}:{name}" if colon and path.endswith(".py") else spec

@@ -1,11 +1,12 @@
 """What a deployed run writes down beside its metrics: the cohorts really used, and everything out of the ordinary."""
 
+import contextlib
 import json
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 COHORTS, EVENTS = "cohorts.jsonl", "events.jsonl"
 MOST_LISTED = 50
@@ -20,7 +21,7 @@ class Ledger:
 
     def rewind(self, t: int) -> None:
         """Goes back to the end of the first t rounds; events stay, for they have happened."""
-        kept = [line for line in _lines(self._cohorts) if line["round"] < t]
+        kept = [line for line in whole_lines(self._cohorts) if line["round"] < t]
         draft = self._cohorts.with_name(f".{COHORTS}.draft")
         draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
         os.replace(draft, self._cohorts)
@@ -41,7 +42,7 @@ class Ledger:
 
     def facts(self) -> dict[str, Any]:
         """All of it in a few numbers, over all sittings."""
-        events, rounds = list(_lines(self._events)), list(_lines(self._cohorts))
+        events, rounds = list(whole_lines(self._events)), list(whole_lines(self._cohorts))
         counts = Counter(event["what"] for event in events)
         refused = [
             {name: event[name] for name in ("round", "worker", "cause")}
@@ -64,15 +65,23 @@ class Ledger:
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    """On disk when this returns. A line that a kill, or a full disk, cut short is none, and does not spoil this one."""
+    with path.open("ab+") as file:
+        torn = file.tell() > 0 and _last_byte(file) != b"\n"
+        file.write(b"\n" * torn + json.dumps(line).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Whole lines; one that a kill cut short is none."""
+def _last_byte(file: BinaryIO) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1)
+
+
+def whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """All but those that were cut short."""
     if path.exists():
         for text in path.read_text().splitlines(keepends=True):
-            if text.endswith("\n"):
-                yield json.loads(text)
+            with contextlib.suppress(ValueError):
+                if text.endswith("\n"):
+                    yield json.loads(text)

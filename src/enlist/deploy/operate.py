@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from enlist.deploy import control
-from enlist.deploy.app_folder import make_app
+from enlist.deploy.app_folder import make_app, own_files
 from enlist.deploy.holdout import as_dataset, read_holdout
 from enlist.deploy.job import Job
 from enlist.deploy.ledger import EVENTS
@@ -21,6 +21,7 @@ from enlist.deploy_options import DeployRunOptions, ExchangeOptions, LocalOption
 from enlist.engine import fit, platform
 from enlist.engine.folder import RunFolder
 from enlist.engine.progress import metric_words
+from enlist.engine.undertaking import DEPLOYMENT
 from enlist.errors import BadInput, EnlistError
 from enlist.launch import methods
 from enlist.launch.problem import cohort, file_hashes
@@ -29,7 +30,6 @@ from enlist.options import OutputOptions, RunOptions
 from enlist.participation import recorded
 from enlist.problem import adapters
 
-DEPLOYMENT = "deployment.json"
 # Starts of the server app in a row without a new round, after which there is no sense in another.
 MOST_STARTS = 3
 START_SECONDS = 120.0
@@ -88,6 +88,7 @@ def prepare(
     fit.check_parts(algorithm, model, data, strategy, options.settings)
     problem = replace(options.problem, workers=workers)
     config = complete_config(replace(options, problem=problem, participation=participation)) | found
+    own_files(config)
     token = _begin(out, config, asked.exchange, resumed, facts or {"workers": workers})
     absolute = {"dataset": _absolute(options.problem.dataset)}
     return Job(token, config | absolute, asked.exchange, workers, rows.classes, str(out.absolute()))

@@ -1,11 +1,8 @@
 """The folder of a deployment: what lies where, making it, and reading it back."""
 
 import ipaddress
-import os
 import re
-import secrets
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,26 +16,6 @@ MOST_PORT = 65535
 MOST_WORKERS = 10_000
 NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.(?!-)[A-Za-z0-9_-]{1,63})*")
 INIT = "make one with: enlist deploy init DIR"
-
-DEPLOY_YAML = """\
-# A deployment of enlist. The certificate of the server holds its host: for another one, make a new deployment.
-
-# The name or IPv4 address under which workers reach the server.
-host: "{host}"
-# Workers and commands for the server come in by this port. The paths /v1/control and /v1/runtime are for the
-# server's machine alone: keep them from everybody else.
-port: {port}
-# The ids of the workers are 0 ... workers - 1; workers/ID is all that worker ID needs, and no other may have it.
-workers: {workers}
-"""
-WORKER_YAML = """\
-# All that this worker needs to join. `key` is its own: whoever has it can pose as this worker.
-
-id: {id}
-# Where the server is.
-host: "{host}"
-port: {port}
-"""
 
 
 @dataclass(frozen=True)
@@ -200,40 +177,23 @@ def init(dir: Path, host: str, port: int, workers: int) -> ServerPlace:
         raise BadInput(f"{dir}: that is a file; name a folder")
     if dir.is_dir() and any(dir.iterdir()):
         raise BadInput(f"{dir}: that folder is not empty; name a new one")
+    from enlist.deploy.filling import fill
+
+    there = dir.is_dir()
     try:
-        dir.absolute().parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{dir.name}-", dir=dir.absolute().parent))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{str(dir)[:60]}: cannot be made a folder ({error}); name another") from error
+        dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{dir}: cannot be made a folder ({error.strerror}); name another") from error
+    place = ServerPlace(dir.absolute(), host, port, workers)
     try:
-        _fill(ServerPlace(draft, host, port, workers))
-        os.rename(draft, dir.absolute())
+        fill(place)
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
+        for part in dir.iterdir():
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
+        if not there:
+            dir.rmdir()
         raise
-    return ServerPlace(dir.absolute(), host, port, workers)
-
-
-def _fill(place: ServerPlace) -> None:
-    from enlist.deploy import certificates
-
-    authority_folder = place.root / "ca"
-    for folder in (authority_folder, place.folder, place.root / "workers"):
-        folder.mkdir(mode=0o700)
-    certificate = authority_folder / "ca.crt"
-    authority = certificates.make_authority(certificate, authority_folder / "ca.key")
-    shutil.copy(certificate, place.ca)
-    certificates.make_server(authority, place.host, place.certificate, place.key)
-    certificates.write_private(place.secret, secrets.token_hex(32).encode())
-    for id in range(place.workers):
-        worker = place.worker(id)
-        worker.folder.mkdir(mode=0o700)
-        shutil.copy(certificate, worker.ca)
-        certificates.make_worker(worker.key, worker.public_key, worker.name)
-        text = WORKER_YAML.format(id=id, host=place.host, port=place.port)
-        (worker.folder / "worker.yaml").write_text(text)
-    text = DEPLOY_YAML.format(host=place.host, port=place.port, workers=place.workers)
-    (place.root / "deploy.yaml").write_text(text)
+    return place
 
 
 def server_place(dir: Path) -> ServerPlace:

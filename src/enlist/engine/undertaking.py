@@ -22,6 +22,8 @@ from enlist.options import Settings
 
 # What may differ from the options that a run was begun with.
 MAY_CHANGE = {"rounds", "target", "devices", "rows"}
+# In the folder of a run that was deployed.
+DEPLOYMENT = "deployment.json"
 
 
 @dataclass
@@ -135,6 +137,7 @@ def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dic
                 raise BadInput(
                     f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
                 )
+            _refuse_if_elsewhere(folder, session)
             kept[0] = checkpoints.restore(session.state)
             return True, folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
         finally:
@@ -154,6 +157,15 @@ def _complete(folder: RunFolder, session: Session, options: Settings, metrics: l
         metrics.append(look(session) | {"cohort": cohort, "delta_norm": None})
         if hosts.lead():
             folder.append(metrics[-1])
+
+
+def _refuse_if_elsewhere(folder: RunFolder, session: Session) -> None:
+    """Where workers are machines, what they keep is on their own disks."""
+    if jax.tree.leaves(session.state.workers) and (folder.path / DEPLOYMENT).exists():
+        raise BadInput(
+            f"resume {folder.path}: that run was deployed, and what {session.plan.algorithm.name} keeps from round to "
+            f"round is on its workers' disks, not here; go on with: enlist deploy run DIR --resume {folder.path}"
+        )
 
 
 def _refuse_if_other(folder: RunFolder, session: Session, config: dict[str, Any]) -> None:
