@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test check lint types pytest bench clean
+.PHONY: demo test test-deploy check lint types pytest bench clean
 
 demo: .venv/.installed
 	$(BIN)/enlist run
@@ -21,6 +21,10 @@ types: .venv/.installed-dev
 
 pytest: .venv/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Everything about deployment, also what takes minutes: stopped workers, full disks, a dead link.
+test-deploy: .venv/.installed-dev
+	$(BIN)/python -m pytest -m '' tests/deploy --durations 20
 
 bench: .venv/.installed-dev
 	$(BIN)/python benchmarks/rounds.py

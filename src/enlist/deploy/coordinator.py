@@ -107,9 +107,9 @@ class Coordinator:
             probe = core.mean(
                 self._total(self.half.add_probe, t, probed, self.sent.probe), self.job.workers
             ).mean
-            # Those whose probes are in the mean are the cohort.
+            # Those whose probes are in the mean are the cohort, all of them: so the record of who took part says all.
             draws = dict(sorted(Counter(one.worker for one in probed).items()))
-            enlisted = Enlisted(draws, len(probed), enlisted.least)
+            enlisted = Enlisted(draws, len(probed), len(probed))
             payload = core.Probed(payload, probe)
         return self._exchange(LOCAL, t, enlisted, nodes, payload, replica, self.sent.up), probe, asked
 
@@ -196,6 +196,7 @@ class Coordinator:
                 draws,
                 like,
                 self.job.exchange.norm_bound,
+                self.half.decode,
             )
         except Malformed as why:
             self.ledger.event("refused", t, worker=reply.worker, cause=str(why))
@@ -224,7 +225,7 @@ class Coordinator:
 
     def _stack(self, t: int, taken: Sequence[Taken]) -> core.Stack:
         ordered = self._in_order(t, taken)
-        summands = [self.problem.algorithm.decode(one.message) for one in ordered]
+        summands = [self.half.decode(one.message) for one in ordered]
         return core.Stack(
             jax.tree.map(lambda *leaves: jnp.stack(leaves), *summands),
             jnp.asarray([one.weight for one in ordered], jnp.float32),

@@ -55,6 +55,7 @@ class ServerHalf(NamedTuple):
     Args:
         payload: `payload(server) -> (payload, replica)` of a round.
         addressed: `addressed(payload, worker)`.
+        decode: `decode(message)`.
         add: `add(total, message, weight, loss)`: one more reply.
         add_probe: the same for a probe.
         step: `step(server, total, seed, t, stack, probe) -> Stepped`.
@@ -62,6 +63,7 @@ class ServerHalf(NamedTuple):
 
     payload: Callable[[Tree], tuple[Tree, Tree]]
     addressed: Callable[[Tree, int], Tree]
+    decode: Callable[[Tree], Tree]
     add: Callable[..., core.Total]
     add_probe: Callable[..., core.Total]
     step: Callable[..., round.Stepped]
@@ -88,6 +90,7 @@ def server_half(problem: Problem, workers: int) -> ServerHalf:
     return ServerHalf(
         payload=jax.jit(lambda server: (algorithm.broadcast(server), algorithm.replica(server))),
         addressed=(lambda payload, worker: payload) if everyone else jax.jit(algorithm.address),
+        decode=jax.jit(algorithm.decode),
         add=jax.jit(lambda *given: add(algorithm.decode, *given)),
         add_probe=jax.jit(lambda *given: add(lambda message: message, *given)),
         step=lambda server, total, seed, t, stack, probe: stepped(

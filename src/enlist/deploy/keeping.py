@@ -1,5 +1,6 @@
 """A deployed run on the server's disk and in its memory: its state, taken up again and kept after every round."""
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ class Keeping:
             slowest=round(made.slowest, 3),
         )
         self._state = self._state._replace(server=made.stepped.server, t=jnp.int32(t))
-        if t % self.settings.eval_every == 0 or t == self.rounds:
+        if self._evaluated(t):
             line = self._line(made)
             self._metrics.append(line)
             self.folder.append(line)
@@ -98,16 +99,17 @@ class Keeping:
         """Writes the outcome, as a simulated run does."""
         params = jax.device_get(self.problem.algorithm.params(self.server))
         metric = self.problem.model.metric_name
-        final = self._metrics[-1] if self._metrics else self._seen() | {"round": self.t}
-        best = max(self._metrics or [final], key=lambda line: line[f"test_{metric}"])
+        key = f"test_{metric}"
+        final = self._metrics[-1] if self._metrics else {"round": self.t} | self._seen()
+        best = max(self._metrics or [final], key=lambda line: -math.inf if line[key] is None else line[key])
         wall = self._seconds()
         facts = {
             "status": status,
             "rounds": self.t,
             "metric": metric,
             "final": {name: value for name, value in final.items() if name != "cohort"},
-            "best": {f"test_{metric}": best[f"test_{metric}"], "round": best["round"]},
-            "target": self._to_target(f"test_{metric}"),
+            "best": {key: best[key], "round": best["round"]},
+            "target": self._to_target(key),
             "parameters": count(params),
             "uplink_bytes": self.cost.uplink,
             "downlink_bytes": self.cost.downlink,
@@ -136,8 +138,12 @@ class Keeping:
         if done is not None:
             self._state = self._checkpoints.restore(self._state)
             self.ledger.event("resumed", self.t)
-        self.ledger.rewind(self.t)
-        return self.folder.rewind(self.t)
+        self.ledger.rewind(self.t, complete=bool(jax.tree.leaves(self.sent.state)))
+        return self.folder.rewind(self.t, self._evaluated)
+
+    def _evaluated(self, t: int) -> bool:
+        """Whether the model is looked at after so many rounds."""
+        return t % self.settings.eval_every == 0 or t == self.rounds
 
     def _spent_before(self) -> tuple[float, float]:
         """Seconds in earlier sittings: all, and of computing."""

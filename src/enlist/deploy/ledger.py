@@ -1,12 +1,13 @@
 """What a deployed run writes down beside its metrics: the cohorts really used, and everything out of the ordinary."""
 
-import contextlib
 import json
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from enlist.errors import BadInput
 
 COHORTS, EVENTS = "cohorts.jsonl", "events.jsonl"
 MOST_LISTED = 50
@@ -19,9 +20,18 @@ class Ledger:
         self._cohorts, self._events = folder / COHORTS, folder / EVENTS
         self._used: dict[int, int] = {}
 
-    def rewind(self, t: int) -> None:
-        """Goes back to the end of the first t rounds; events stay, for they have happened."""
+    def rewind(self, t: int, complete: bool = False) -> None:
+        """Goes back to the end of the first t rounds; events stay, for they have happened.
+
+        Args:
+            complete: whether every one of these rounds must be there, since workers go on from what they kept.
+        """
         kept = [line for line in whole_lines(self._cohorts) if line["round"] < t]
+        if complete and [line["round"] for line in kept] != list(range(t)):
+            raise BadInput(
+                f"{self._cohorts}: not every round up to {t} is there, so it is not known which states the workers "
+                "go on from; begin a new run"
+            )
         draft = self._cohorts.with_name(f".{COHORTS}.draft")
         draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
         os.replace(draft, self._cohorts)
@@ -82,6 +92,14 @@ def whole_lines(path: Path) -> Iterator[dict[str, Any]]:
     """All but those that were cut short."""
     if path.exists():
         for text in path.read_text().splitlines(keepends=True):
-            with contextlib.suppress(ValueError):
-                if text.endswith("\n"):
-                    yield json.loads(text)
+            if text.endswith("\n") and (line := parsed(text)) is not None:
+                yield line
+
+
+def parsed(text: str) -> dict[str, Any] | None:
+    """A line of either file; None where it is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,5 +1,6 @@
 """What travels between the server and a worker, as Flower's records: an order down, replies up."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -99,16 +100,30 @@ def answer_record(answer: Answer) -> Any:
 def read_answer(record: Any, message: Tree, draws: int) -> Answer:
     """The answer in a record, which must hold `draws` messages of the shapes of `message`."""
     plain = _plain(record, "answer", Answer._fields[:8])
+    for name, kind in (("token", str), ("kind", str), ("t", int), ("worker", int), ("rows", int)):
+        if type(plain[name]) is not kind:
+            raise Malformed(f"{name} is {str(plain[name])[:40]!r}, which is not of type {kind.__name__}")
+    _check_seconds(plain["seconds"])
     for name in ("weights", "losses"):
-        numbers = plain[name]
-        if not isinstance(numbers, list) or len(numbers) != draws:
-            raise Malformed(f"{name} are not {draws} numbers")
-        if not np.isfinite(np.asarray(numbers, np.float64)).all():
-            raise Malformed(f"{name} are not finite")
+        _check_numbers(name, plain[name], draws)
     found = sorted(name for name in record if name.startswith("message-"))
     if len(found) != draws:
         raise Malformed(f"{len(found)} messages where {draws} were asked for")
     return Answer(**plain, messages=[_tree(record, f"message-{i}", message) for i in range(draws)])
+
+
+def _check_seconds(seconds: Any) -> None:
+    if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
+        raise Malformed(f"seconds are {str(seconds)[:40]!r}, which is no time")
+
+
+def _check_numbers(name: str, numbers: Any, draws: int) -> None:
+    if not isinstance(numbers, list) or len(numbers) != draws or not set(map(type, numbers)) <= {int, float}:
+        raise Malformed(f"{name} are not {draws} numbers")
+    with np.errstate(over="ignore"):
+        # As they will be added up.
+        if not np.isfinite(np.asarray(numbers, np.float64).astype(np.float32)).all():
+            raise Malformed(f"{name} are not finite")
 
 
 def _plain(record: Any, name: str, wanted: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from enlist.deploy import control
 from enlist.deploy.app_folder import make_app, own_files
 from enlist.deploy.holdout import as_dataset, read_holdout
 from enlist.deploy.job import Job
-from enlist.deploy.ledger import EVENTS
+from enlist.deploy.ledger import EVENTS, parsed
 from enlist.deploy.place import ServerPlace
 from enlist.deploy.server_app import ENDED, STATUS
 from enlist.deploy_options import DeployRunOptions, ExchangeOptions, LocalOptions
@@ -177,7 +177,7 @@ class Seen:
         for text in lines[self._events :]:
             if text.endswith("\n"):
                 self._events += 1
-                if words := in_words(json.loads(text)):
+                if (event := parsed(text)) is not None and (words := in_words(event)):
                     self._say(words)
 
 

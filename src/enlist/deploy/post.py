@@ -78,6 +78,8 @@ class Post:
             for worker in workers
         ]
         ids = self._patiently(lambda: list(self._grid.push_messages(made)))
+        if len(ids) != len(workers):
+            raise EnlistError(f"Flower took {len(ids)} of {len(workers)} orders: are they too large for it?")
         for worker, name in zip(workers, ids, strict=True):
             if name:
                 self._open[name] = _Sent(worker, nodes[worker], self._exchange)
