@@ -2,37 +2,72 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from stub import carry_out, cohorts, deployment, model, same, simulated
 
-# Each as small as it can be; ways of drawing and computing are spread over the methods.
+EPOCHS = {"local_steps": None, "local_epochs": 1}
+ADAM = {"worker_optimizer": "adam", "worker_lr": 0.01}
+# Ways of drawing, computing and shortening are spread over the methods, so that few programs are compiled.
 RUNS = {
-    "fedavg": {},
-    "two_nn, adam, epochs": {"model": "two_nn", "worker_optimizer": "adam", "worker_lr": 0.01, "local_steps": None, "local_epochs": 1, "batch": 60},
-    "cnn": {"model": "cnn", "rounds": 1, "local_steps": 1, "cohort": 1},
-    "with-replacement, schedule": {"sampling": "with-replacement", "cohort": 4, "local_schedule": "1:3"},
-    "fedprox, decay, bf16": {"algorithm": "fedprox", "worker_decay": 2.0, "precision": "bf16"},
-    "scaffold, at-least": {"algorithm": "scaffold", "sampling": "at-least", "rounds": 4},
-    "scaffold I, full": {"algorithm": "scaffold", "variates": "I", "sampling": "full", "cohort": None},
-    "fedadam, batch 0": {"algorithm": "fedadam", "batch": 0},
+    "fedavg, with-replacement": {"sampling": "with-replacement", "cohort": 4},
+    "scaffold, at-least, two_nn, epochs": {
+        "algorithm": "scaffold",
+        "sampling": "at-least",
+        "model": "two_nn",
+        "batch": 60,
+        "rounds": 4,
+        **EPOCHS,
+    },
+    "fedadam, topk, batch 0": {"algorithm": "fedadam", "compress": "topk:0.1", "batch": 0, "rounds": 4},
     "mime, with-replacement": {"algorithm": "mime", "sampling": "with-replacement", "cohort": 3},
-    "feddyn": {"algorithm": "feddyn"},
-    "slowmo, maintain": {"algorithm": "slowmo", "buffers": "maintain", "worker_optimizer": "adam", "worker_lr": 0.01},
-    "slowmo, average": {"algorithm": "slowmo", "buffers": "average", "worker_optimizer": "adam", "worker_lr": 0.01},
-    "fednova, examples": {"algorithm": "fednova", "weighting": "examples", "partition": "dirichlet:0.5", "local_steps": None, "local_epochs": 1, "cohort": 4},
+    "feddyn, full, qsgd both ways": {
+        "algorithm": "feddyn",
+        "sampling": "full",
+        "cohort": None,
+        "compress": "qsgd:4",
+        "compress_down": "qsgd:8",
+    },
+    "slowmo, maintain, schedule": {
+        "algorithm": "slowmo",
+        "buffers": "maintain",
+        "local_schedule": "1:3",
+        **ADAM,
+    },
+    "slowmo, average": {"algorithm": "slowmo", "buffers": "average", **ADAM},
+    "fednova, examples, unequal sizes": {
+        "algorithm": "fednova",
+        "weighting": "examples",
+        "partition": "dirichlet:0.5",
+        "workers": 3,
+        "worker_decay": 2.0,
+        **EPOCHS,
+    },
     "cooperative": {"algorithm": "cooperative", "mixing": "ring", "cohort": 3},
     "elastic": {"algorithm": "elastic"},
     "adaptive": {"algorithm": "adaptive"},
-    "loadaboost": {"algorithm": "loadaboost", "partition": "dirichlet:0.5", "cohort": 3},
-    "topk": {"compress": "topk:0.1", "rounds": 4},
-    "qsgd both ways": {"compress": "qsgd:4", "compress_down": "qsgd:8"},
+    "loadaboost": {"algorithm": "loadaboost", "cohort": 3},
 }
 
 
-@pytest.mark.parametrize("asked", RUNS.values(), ids=RUNS)
-def test_equal_to_the_bit(tmp_path, asked):
+def check(tmp_path, **asked):
     grid, job, _ = deployment(tmp_path, **asked)
     assert carry_out(grid, job)["status"] == "done"
     run = simulated(tmp_path / "simulated", **asked)
     assert same(model(Path(job.out)), model(tmp_path / "simulated"))
     assert cohorts(job) == [line["cohort"] for line in run.metrics]
+    return grid, job
+
+
+@pytest.mark.parametrize("asked", RUNS.values(), ids=RUNS)
+def test_equal_to_the_bit(tmp_path, asked):
+    check(tmp_path, **asked)
+
+
+def test_the_convolutional_network_too(tmp_path):
+    rng = np.random.default_rng(0)
+    images, labels = rng.normal(size=(12, 28, 28, 1)).astype(np.float32), np.arange(12) % 10
+    rows = {f"{name}_{part}": each for part in ("train", "test") for name, each in (("x", images), ("y", labels))}
+    np.savez(tmp_path / "images.npz", **rows)
+    own = {"dataset": str(tmp_path / "images.npz"), "partition": "iid", "workers": 2}
+    check(tmp_path, model="cnn", rounds=1, cohort=1, batch=3, local_steps=1, **own)

@@ -22,6 +22,7 @@ from enlist.engine.folder import partition_facts
 from enlist.errors import BadInput, EnlistError
 from enlist.launch.problem import deal
 from enlist.options import ProblemOptions
+from enlist.problem import datasets
 from enlist.problem.federation import Federation
 
 WORKERS, MOST_WORKERS = 4, 64
@@ -39,7 +40,7 @@ def run_locally(
         keep: where the deployment is to lie and stay; by default it lies in the run's folder until the run is done,
             for what workers keep from round to round must outlive a run that is interrupted.
     """
-    problem, federation = deal(_complete(asked.run.problem), asked.run.settings.seed)
+    problem, federation = _dealt(asked.run.problem, asked.run.settings.seed)
     within = replace(asked, run=replace(asked.run, problem=problem))
     job = prepare(within, federation.workers, out, hashes, partition_facts(federation))
     folder = out / "deployment" if keep is None else keep
@@ -51,16 +52,20 @@ def run_locally(
     return ended
 
 
-def _complete(problem: ProblemOptions) -> ProblemOptions:
-    """With as many workers as one machine carries, and a partition that suits any number of them."""
-    own = problem.dataset.lower().endswith(".npz")
-    workers = problem.workers or (None if own else WORKERS)
-    if workers is not None and workers > MOST_WORKERS:
+def _dealt(problem: ProblemOptions, seed: int) -> tuple[ProblemOptions, Federation]:
+    """The rows dealt to as many workers as one machine carries, by a partition that suits any number of them."""
+    asked = problem.workers or WORKERS
+    data = datasets.load(problem.dataset, workers=asked, seed=seed)
+    if data.worker is None or problem.partition not in (None, "by-key"):
+        unsuited = data.classes == 10 and asked % 5 != 0
+        partition = problem.partition or (PARTITION if unsuited else None)
+        problem = replace(problem, workers=asked, partition=partition)
+    dealt, federation = deal(problem, seed, load=lambda *_, **__: data)
+    if federation.workers > MOST_WORKERS:
         raise BadInput(
-            f"workers = {workers}: on one machine {MOST_WORKERS} at most, since each is several processes"
+            f"workers = {federation.workers}: on one machine {MOST_WORKERS} at most, since each is several processes"
         )
-    unsuited = not own and workers is not None and workers % 5 != 0
-    return replace(problem, workers=workers, partition=problem.partition or (PARTITION if unsuited else None))
+    return dealt, federation
 
 
 def _deployment(folder: Path, federation: Federation) -> ServerPlace:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from enlist.deploy.supervise import die_with_parent
 from enlist.errors import BadInput, EnlistError
 
 STATUS, ENDED = "status.json", "ended.json"
@@ -24,6 +25,7 @@ def server_app(folder: Path) -> Any:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        die_with_parent()
         serve(grid, folder)
 
     return app

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from enlist.deploy.supervise import die_with_parent
 from enlist.errors import BadInput
 
 
@@ -20,6 +21,7 @@ def worker_app(folder: Path) -> Any:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
+        die_with_parent()
         return Message(answer(message.content, context.node_config, folder), reply_to=message)
 
     return app
