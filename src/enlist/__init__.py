@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from enlist.problem.models import Model as Model
     from enlist.studies.compare import compare as compare
     from enlist.studies.sweep import sweep as sweep
+    from enlist.studies.tune import tune as tune
 
 _HOME = {
     "Algorithm": "algorithms.core",
@@ -96,6 +97,7 @@ _HOME = {
     "simulate": "engine.simulate",
     "slowmo": "algorithms.slowmo",
     "sweep": "studies.sweep",
+    "tune": "studies.tune",
 }
 _ROOMS = {
     "datasets": "problem.datasets",

@@ -10,14 +10,17 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from enlist.commands import compare, data, deploy, report, run, sweep
+from enlist.commands import bound, compare, data, deploy, report, run, study, sweep, tune
 from enlist.commands.data import DataOptions
 from enlist.commands.report import ReportOptions
 from enlist.commands.shared import stop
 from enlist.deploy_options import DeployRunOptions, InitOptions, LocalOptions, ServerOptions, WorkerOptions
 from enlist.errors import BadInput, EnlistError, unknown
 from enlist.options import RunOptions
+from enlist.project_options import BoundStudyOptions
 from enlist.study_options import CompareOptions, SweepOptions
+from enlist.theory_options import BoundOptions
+from enlist.tune_options import TuneOptions
 from enlist.words import typed
 
 
@@ -38,8 +41,15 @@ COMMANDS = {
     "sweep": Command(
         "a grid of options: runs of one shape in one program", SweepOptions, sweep.act, sweep.read
     ),
+    "tune": Command(
+        "the best rates and local work, by successive halving", TuneOptions, tune.act, tune.read
+    ),
     "report": Command(
         "a page and a picture from one or more runs, from a comparison or a sweep", ReportOptions, report.act
+    ),
+    "bound": Command("the theorems, and Table 1, as numbers", BoundOptions, bound.act),
+    "study bound": Command(
+        "does the bound hold? measured on problems with known constants", BoundStudyOptions, study.bound
     ),
     "data": Command("list | fetch NAME | where NAME: the data sets", DataOptions, data.act),
     "deploy init": Command("keys and certificates for real machines", InitOptions, deploy.init),

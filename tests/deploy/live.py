@@ -123,7 +123,7 @@ class Live:
 
     def left(self) -> list[int]:
         """Processes of this deployment that are still there."""
-        return [pid for pid in _pids() if str(self.place.root) in _text(pid, "cmdline") + _text(pid, "environ")]
+        return processes_of(self.place.root)
 
     def _start(self, name: str, *words: str) -> None:
         log = (self.folder / f"{name.replace(' ', '-')}.txt").open("ab")
@@ -138,6 +138,11 @@ def find(program: str, variable: str) -> int | None:
         if program in _text(pid, "cmdline") and variable in _text(pid, "environ").split("\0"):
             return pid
     return None
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Those whose words or environment name a folder; a process that is dead but not buried names nothing."""
+    return [pid for pid in _pids() if str(folder) in _text(pid, "cmdline") + _text(pid, "environ")]
 
 
 def _pids() -> list[int]:

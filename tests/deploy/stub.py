@@ -118,9 +118,7 @@ def reply_to(message: Any, content: Any, node: int) -> Any:
     return made
 
 
-def deployment(
-    tmp: Path, exchange: dict[str, Any] | None = None, **flat: Any
-) -> tuple[StubGrid, Job, Path]:
+def deployment(tmp: Path, exchange: dict[str, Any] | None = None, **flat: Any) -> tuple[StubGrid, Job, Path]:
     """A job with its workers' rows on disk, and the grid to run it on. Where it was begun it is taken up."""
     options = unflatten(RunOptions, SMALL | flat)
     problem, federation = deal(options.problem, options.settings.seed)
@@ -209,7 +207,9 @@ def model(folder: Path) -> dict[str, np.ndarray]:
 def same(one: Any, other: Any) -> bool:
     """Whether two trees hold the same bits."""
     a, b = jax.tree.leaves(one), jax.tree.leaves(other)
-    return len(a) == len(b) and all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True)
+    )
 
 
 def lines(job: Job, name: str) -> list[dict[str, Any]]:

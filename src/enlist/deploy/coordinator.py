@@ -145,6 +145,13 @@ class Coordinator:
     ) -> list[Taken]:
         """Orders to those enlisted, and the replies that are used, in the order in which they came."""
         self.post.send(self._orders(kind, t, enlisted.draws, payload, replica), nodes, f"{t}")
+        try:
+            return self._collect(kind, t, enlisted, like)
+        finally:
+            self.post.close()
+
+    def _collect(self, kind: str, t: int, enlisted: Enlisted, like: Tree) -> list[Taken]:
+        """The replies that are used: enough of them, or those that come in time."""
         exchange = self.job.exchange
         until = time.monotonic() + exchange.deadline
         taken: list[Taken] = []

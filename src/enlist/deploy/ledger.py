@@ -75,7 +75,7 @@ class Ledger:
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
-    """On disk when this returns. A line that a kill, or a full disk, cut short is none, and does not spoil this one."""
+    """On disk when this returns. A line that was cut short before does not spoil this one."""
     with path.open("ab+") as file:
         torn = file.tell() > 0 and _last_byte(file) != b"\n"
         file.write(b"\n" * torn + json.dumps(line).encode() + b"\n")

@@ -77,6 +77,8 @@ def _deployment(folder: Path, federation: Federation) -> ServerPlace:
             raise BadInput(
                 f"{folder}: has {place.workers} workers, not {federation.workers}; name another folder"
             )
+        # What the link remembers is of processes that are gone: workers would have to wait until it notices.
+        place.database.unlink(missing_ok=True)
     else:
         place = places.init(folder, "localhost", port, federation.workers)
     for worker in range(federation.workers):

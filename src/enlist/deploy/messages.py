@@ -146,7 +146,7 @@ def packed(tree: Tree) -> Any:
     leaves = (np.asarray(leaf, order="C") for leaf in jax.tree.leaves(jax.device_get(tree)))
     return ArrayRecord(
         {
-            str(i): Array(leaf.view(np.uint8) if leaf.dtype.kind == "V" else leaf)
+            str(i): Array(np.atleast_1d(leaf).view(np.uint8) if leaf.dtype.kind == "V" else leaf)
             for i, leaf in enumerate(leaves)
         }
     )
@@ -166,10 +166,11 @@ def _tree(record: Any, name: str, like: Tree) -> Tree:
 def _leaf(array: Any, like: Any, where: str) -> np.ndarray:
     try:
         found = array.numpy()
+        if like.dtype.kind == "V" and found.dtype == np.uint8:
+            found = found.view(like.dtype)
+            found = found.reshape(()) if found.shape == (1,) and like.shape == () else found
     except Exception as error:
         raise Malformed(f"{where}: cannot be read ({type(error).__name__})") from error
-    if like.dtype.kind == "V" and found.dtype == np.uint8:
-        found = found.view(like.dtype)
     if found.shape != tuple(like.shape) or found.dtype != like.dtype:
         raise Malformed(
             f"{where}: {found.dtype} {found.shape} where {like.dtype} {tuple(like.shape)} is expected"

@@ -70,6 +70,12 @@ def prepare(
         raise BadInput(
             f"sampling = {options.participation.sampling}: workers cannot be made to come as recorded; simulate that"
         )
+    for name in ("grad_norm", "worker_accuracy"):
+        if getattr(options.settings, name):
+            raise BadInput(
+                f"{name.replace('_', '-')}: the server of a deployment has no rows of the workers; leave it out, or "
+                "simulate that"
+            )
     if options.problem.workers not in (None, workers):
         raise BadInput(f"workers = {options.problem.workers}: this deployment has {workers}; leave it out")
     algorithm = methods.algorithm(options.rule, options.method)
@@ -98,7 +104,7 @@ def run_deployed(place: ServerPlace, job: Job, say: Say) -> dict[str, Any]:
     """Has Flower carry a job out, and returns how it ended."""
     out = Path(job.out)
     make_app(out / "app", job)
-    starts, last = 0, -1
+    starts, last = 0, 0
     seen = Seen(out, job, say)
     while True:
         for name in (STATUS, ENDED):

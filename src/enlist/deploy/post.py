@@ -84,6 +84,10 @@ class Post:
             if name:
                 self._open[name] = _Sent(worker, nodes[worker], self._exchange)
 
+    def close(self) -> None:
+        """Ends the exchange: what still comes for it is late."""
+        self._exchange += 1
+
     def waiting(self) -> set[int]:
         """Workers of this exchange that have not replied."""
         return {sent.worker for sent in self._open.values() if sent.exchange == self._exchange}

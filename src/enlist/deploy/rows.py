@@ -29,21 +29,34 @@ def read_rows(path: Path, names: tuple[tuple[str, str], ...] = NAMES) -> Rows:
     wanted = " or ".join(" and ".join(pair) for pair in names)
     if not path.is_file():
         raise BadInput(f"{path}: no such file; give a .npz that holds {wanted}")
-    try:
-        with np.load(path, allow_pickle=False) as bundle:
-            pair = next((each for each in names if set(each) <= set(bundle.files)), None)
-            if pair is None:
-                raise BadInput(
-                    f"{path}: holds {', '.join(bundle.files) or 'nothing'}, but {wanted} are needed"
-                )
-            x, y = (bundle[name] for name in pair)
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise BadInput(f"{path}: not a readable .npz ({' '.join(str(error).split())[:100]})") from None
-    if len(x) != len(y) or not len(x):
-        raise BadInput(
-            f"{path}: {pair[0]} has {len(x)} rows and {pair[1]} {len(y)}: they must agree, and not be none"
-        )
+    arrays = _read(path, {name for pair in names for name in pair})
+    pair = next((each for each in names if set(each) <= arrays.keys()), None)
+    if pair is None:
+        raise BadInput(f"{path}: holds {', '.join(arrays) or 'nothing'} of what is needed: {wanted}")
+    x, y = (arrays[name] for name in pair)
+    _check(path, {pair[0]: x, pair[1]: y})
     # A worker may hold few of the classes, so labels are not asked to begin at 0 here.
     lowest = np.zeros(1, y.dtype) if y.dtype.kind in "iu" else y[:1]
     data = checked(str(path), {"x_train": x, "y_train": y, "x_test": x[:1], "y_test": lowest})
     return Rows(data.x_train, data.y_train, data.classes)
+
+
+def _read(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
+    """Those of the wanted arrays that the file has."""
+    try:
+        with np.load(path, allow_pickle=False) as bundle:
+            return {name: bundle[name] for name in bundle.files if name in wanted}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError) as error:
+        raise BadInput(f"{path}: not a readable .npz ({' '.join(str(error).split())[:100]})") from None
+
+
+def _check(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Numbers, and equally many rows."""
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.dtype.kind not in "biuf":
+            raise BadInput(f"{path}: {name} is {array.dtype} of shape {array.shape}, not rows of numbers")
+    (one, x), (other, y) = arrays.items()
+    if len(x) != len(y) or not len(x):
+        raise BadInput(
+            f"{path}: {one} has {len(x)} rows and {other} {len(y)}: they must agree, and not be none"
+        )

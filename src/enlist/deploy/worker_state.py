@@ -44,8 +44,12 @@ class Versions:
                 f"the state of round {version} is not on this worker's disk (kept: {kept}): was {self.folder} "
                 "removed, or does the worker run elsewhere?"
             )
-        held = load_file(path)
-        found = [held[str(i)].reshape(leaf.shape) for i, leaf in enumerate(leaves)]
+        try:
+            held = load_file(path)
+            found = [held[str(i)].reshape(leaf.shape) for i, leaf in enumerate(leaves)]
+        except Exception as error:
+            reason = " ".join(str(error).split())[:80]
+            raise EnlistError(f"{path}: cannot be read ({type(error).__name__}: {reason})") from error
         return jax.tree.unflatten(structure, found)
 
     def keep(self, version: int, state: Tree) -> None:

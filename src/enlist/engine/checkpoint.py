@@ -1,5 +1,7 @@
 """Saving a run's state so that a kill at any moment loses only the rounds since, and taking it up again."""
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,23 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
     def save(self, state: RunState) -> None:
-        """Keeps the state after round t; returns when it is on disk."""
+        """Keeps the state after round t; returns when it is on disk.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
         t = int(state.t)
-        if t not in self._manager.all_steps():
+        if t in self._manager.all_steps():
+            return
+        try:
             self._manager.save(t, args=self._orbax.args.StandardSave(_to_host(state)), force=True)
             self._manager.wait_until_finished()
+        except Exception as error:
+            # What fails beneath Orbax says so in words alone.
+            code = re.search(r"os_error_code='(\d+)'", str(error))
+            if code is None:
+                raise
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(self.folder)) from error
 
     def latest(self) -> int | None:
         """The newest round that can be taken up."""

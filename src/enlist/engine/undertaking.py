@@ -162,9 +162,10 @@ def _complete(folder: RunFolder, session: Session, options: Settings, metrics: l
 def _refuse_if_elsewhere(folder: RunFolder, session: Session) -> None:
     """Where workers are machines, what they keep is on their own disks."""
     if jax.tree.leaves(session.state.workers) and (folder.path / DEPLOYMENT).exists():
+        name = session.plan.algorithm.name
         raise BadInput(
-            f"resume {folder.path}: that run was deployed, and what {session.plan.algorithm.name} keeps from round to "
-            f"round is on its workers' disks, not here; go on with: enlist deploy run DIR --resume {folder.path}"
+            f"resume {folder.path}: that run was deployed, and what {name} keeps from round to round is on "
+            f"its workers' disks, not here; go on with: enlist deploy run DIR --resume {folder.path}"
         )
 
 
