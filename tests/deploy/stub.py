@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from enlist.deploy import coordinator, halves, keeping
 from enlist.deploy.job import Job
+from enlist.deploy.messages import packed
 from enlist.deploy.server_app import serve
 from enlist.deploy.worker_app import answer
 from enlist.deploy_options import ExchangeOptions
@@ -247,15 +248,24 @@ def changed(**facts: Any) -> Fault:
     return fault
 
 
+def unpacked(part: Any) -> list[np.ndarray]:
+    """The leaves of a packed tree."""
+    layout = json.loads(part["layout"].numpy().tobytes())
+    whole, found = part["bytes"].numpy().tobytes(), []
+    for kind, shape in layout:
+        size = int(np.prod(shape)) * np.dtype(kind).itemsize
+        found.append(np.frombuffer(whole[:size], kind).reshape(shape).copy())
+        whole = whole[size:]
+    return found
+
+
 def spoiled(spoil: Callable[[np.ndarray], np.ndarray]) -> Fault:
     """A worker whose messages are not what it computed."""
-    from flwr.app import Array, ArrayRecord
 
     def fault(order: Any, work: Work) -> Any:
         record = work()
         for name in [name for name in record if name.startswith("message-")]:
-            found = {key: array.numpy() for key, array in record[name].items()}
-            record[name] = ArrayRecord({key: Array(spoil(array)) for key, array in found.items()})
+            record[name] = packed([spoil(leaf) for leaf in unpacked(record[name])])
         return record
 
     return fault

@@ -303,3 +303,10 @@ def test_an_update_that_is_not_finite_ends_the_run_with_the_last_good_model(tmp_
     assert "diverged in round" in ended["reason"]
     assert all(np.isfinite(leaf).all() for leaf in model(Path(job.out)).values())
     assert summary(job)["status"] == "diverged"
+
+
+def test_updates_that_are_not_finite_everywhere_are_said_to_come_of_the_rate(tmp_path):
+    grid, job, _ = deployment(tmp_path, {**ALL, "patience": 1}, rounds=1)
+    for worker in grid.nodes:
+        grid.faults[worker] = spoiled(lambda a: a * np.float32(np.inf))
+    assert "too large a worker-lr" in carry_out(grid, job)["reason"]

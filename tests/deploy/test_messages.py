@@ -118,7 +118,14 @@ def test_an_answer_comes_back_as_it_was():
 
 
 def arrays(*given):
-    return ArrayRecord({str(i): Array(np.asarray(each)) for i, each in enumerate(given)})
+    return packed(list(map(np.asarray, given)))
+
+
+def parts(layout, whole):
+    return ArrayRecord({"layout": Array(np.frombuffer(layout, np.uint8)), "bytes": Array(np.asarray(whole))})
+
+
+LAYOUT = b'[["float32", []], ["float32", [2, 3]]]'
 
 
 @pytest.mark.parametrize(
@@ -135,8 +142,13 @@ def arrays(*given):
         ),
         (arrays(np.ones((2, 3), np.float32)), "1 arrays where 2 arrays"),
         (arrays(*[np.float32(2.0)] * 3), "3 arrays where 2 arrays"),
-        (ArrayRecord({"0": Array(np.float32([1])), "w": Array(np.float32([1]))}), "2 arrays where 2 arrays"),
-        (ConfigRecord({"0": 1.0, "1": "b"}), "array 0: cannot be read"),
+        (ArrayRecord({"0": Array(np.float32([1])), "w": Array(np.float32([1]))}), "0, w where 2 arrays"),
+        (ConfigRecord({"layout": 1.0, "bytes": "b"}), "cannot be read"),
+        (parts(b"[[", np.zeros(28, np.uint8)), "cannot be read"),
+        (parts(b"{}", np.zeros(28, np.uint8)), "no arrays where 2 arrays"),
+        (parts(b'["float32", 3]', np.zeros(28, np.uint8)), r"array 0: float32 where float32 \(\)"),
+        (parts(LAYOUT, np.zeros(27, np.uint8)), r"uint8 \(27,\) where 28 bytes"),
+        (parts(LAYOUT, np.zeros(7, np.float32)), r"float32 \(7,\) where 28 bytes"),
     ],
 )
 def test_other_arrays_are_refused(message, cause):
@@ -156,9 +168,9 @@ def test_bytes_that_are_no_short_numbers_are_refused(bytes_):
 
 def test_an_array_that_is_none_is_refused():
     record = answer_record(an_answer())
-    torn = record["message-0"]["1"]
+    torn = record["message-0"]["bytes"]
     torn.data = torn.data[: len(torn.data) // 2]
-    with pytest.raises(Malformed, match="array 1: cannot be read"):
+    with pytest.raises(Malformed, match="message-0: cannot be read"):
         check(record)
 
 
@@ -271,7 +283,7 @@ def test_an_order_that_is_not_of_the_expected_shapes_is_refused():
     record = order_record(Order("t0", LOCAL, 0, 1, 1, -1, MESSAGE, ()))
     with pytest.raises(Malformed, match="payload, array 1"):
         read_order(record, shapes(MESSAGE | {"w": np.ones(2, np.float32)}), ())
-    with pytest.raises(Malformed, match="replica: 0 arrays where 1 arrays"):
+    with pytest.raises(Malformed, match="replica: no array where 1 arrays"):
         read_order(record, shapes(MESSAGE), shapes(np.float32(1)))
     del record["order"]["t"]
     with pytest.raises(Malformed, match="no t in it"):

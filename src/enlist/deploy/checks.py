@@ -9,6 +9,7 @@ import numpy as np
 from enlist.deploy.messages import Answer, Malformed, read_answer
 
 Tree = Any
+NOT_FINITE = "it holds numbers that are not finite"
 MOST_ROWS = 2**31 - 1
 
 
@@ -56,7 +57,7 @@ def _check_numbers(message: Tree, bound: float | None) -> None:
     for leaf in filter(_has_numbers, jax.tree.leaves(message)):
         numbers = leaf.astype(np.float32).reshape(-1)
         if not np.isfinite(numbers).all():
-            raise Malformed("it holds numbers that are not finite")
+            raise Malformed(NOT_FINITE)
         square += float(np.dot(numbers.astype(np.float64), numbers.astype(np.float64)))
     if bound is not None and square > bound**2:
         raise Malformed(f"its norm {square**0.5:.4g} is above the bound {bound:g}")

@@ -13,7 +13,7 @@ import numpy as np
 from enlist.algorithms import core
 from enlist.algorithms.round import Stepped
 from enlist.deploy import enlistment, messages
-from enlist.deploy.checks import checked
+from enlist.deploy.checks import NOT_FINITE, checked
 from enlist.deploy.enlistment import Enlisted
 from enlist.deploy.halves import ServerHalf
 from enlist.deploy.job import Job, Problem
@@ -71,16 +71,19 @@ class Coordinator:
     say: Callable[[str], None]
     begun: bool = False
     _counted: Counts = field(default_factory=Counts)
+    _refused: list[str] = field(default_factory=list)
 
     def round(self, t: int, server: Tree) -> Round:
         """Round t, tried until it counts; gives up after as many abandoned attempts in a row as patience allows."""
         patience = self.job.exchange.patience
         for attempt in range(patience):
             began = time.monotonic()
+            self._refused = []
             try:
                 taken, probe, enlisted = self._attempt(t, attempt, server)
-            except Abandoned as why:
-                self.ledger.event("abandoned", t, cause=str(why))
+            except Abandoned as abandoned:
+                why = f"{abandoned}{self._advice()}"
+                self.ledger.event("abandoned", t, cause=why)
                 last = why
                 continue
             finally:
@@ -207,6 +210,7 @@ class Coordinator:
             )
         except Malformed as why:
             self.ledger.event("refused", t, worker=reply.worker, cause=str(why))
+            self._refused.append(str(why))
             return []
         each = zip(got.weights, got.losses, got.messages, strict=True)
         return [Taken(reply.worker, draw, got.rows, got.seconds, *one) for draw, one in enumerate(each)]
@@ -239,6 +243,12 @@ class Coordinator:
             jnp.asarray([one.worker for one in ordered], jnp.int32),
             jnp.asarray([one.loss for one in ordered], jnp.float32),
         )
+
+    def _advice(self) -> str:
+        """Where every reply of an attempt was refused for the same reason, which is the run's and not a worker's."""
+        if self._refused and all(NOT_FINITE in cause for cause in self._refused):
+            return "; the workers' updates are not finite, as with too large a worker-lr"
+        return ""
 
     def _note_dropped(self, t: int) -> None:
         """Writes down what was dropped since the last time."""

@@ -55,7 +55,8 @@ class Ledger:
         events, rounds = list(whole_lines(self._events)), list(whole_lines(self._cohorts))
         counts = Counter(event["what"] for event in events)
         refused = [
-            {name: event[name] for name in ("round", "worker", "cause")}
+            # Rounds that people read are counted from 1, as in the metrics.
+            {"round": event["round"] + 1, "worker": event["worker"], "cause": event["cause"]}
             for event in events
             if event["what"] == "refused"
         ]
