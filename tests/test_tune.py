@@ -15,8 +15,10 @@ import enlist
 from enlist.cli import main
 from enlist.engine.together import simulate_each
 from enlist.problem.models import Model
+from enlist.report.record import RunRecord
 from enlist.report.sweep import Measure
-from enlist.report.tune import Entry, ranked
+from enlist.report.tune import Cost, Entry, Rung, Tuned, ranked
+from enlist.report.tune_files import write_all
 from enlist.studies import climb
 from enlist.studies.halving import lengths, sizes
 from enlist.tune_options import rates
@@ -166,10 +168,39 @@ def test_left_to_itself_it_tries_seventy_candidates_and_the_rates_that_a_method_
 
     plain = _filled(Grid({}), "train_loss")
     assert [len(values) for values in plain.axes.values()] == [7, 5, 2]
-    assert (plain.settings["rounds"], plain.settings["eval_every"]) == (100, 5)
+    assert (plain.settings["rounds"], plain.settings["eval_every"]) == (100, 2)
     assert _filled(Grid({}), "rounds").settings["eval_every"] == 1
     assert _filled(Grid({"algorithm": ["fedadam"]}), "train_loss").axes["server_lr"][2] == 0.01
     assert "server_lr" not in _filled(Grid({"algorithm": ["feddyn"]}), "train_loss").values
+
+
+def _made(candidates, ends=(1, 4)):
+    """A tune of which all but the first two candidates are out after the first rung; the last one diverged."""
+    first = [Entry(i, [1.0 + i], None, 0, i < 2) for i in range(len(candidates) - 1)]
+    first.append(Entry(len(candidates) - 1, [None], None, 1))
+    cost = Cost(len(candidates), 9, 2.0, 1.0, 0.5, "somehow", 1.5)
+    rungs = [Rung(ends[0], first, 0.5, 1.0, 9), Rung(ends[1], first[:2], 0.5, 1.0, 9)]
+    run = RunRecord("one", {}, [{"round": 1, "train_loss": 1.0}], {"status": "done"})
+    return Tuned(candidates, [1], Measure("train_loss", "loss", "loss", True), 2, rungs, cost, [run])
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        [{"worker_lr": rate} for rate in (0.1, 0.2, 0.3)],
+        [{"worker_lr": rate, "local": f"Epochs({k})"} for rate in (0.1, 0.2) for k in range(3)],
+        [{"worker_lr": i / 100, "server_lr": j / 10} for i in range(60) for j in range(2)],
+    ],
+    ids=["one axis", "without a server rate", "many"],
+)
+def test_whatever_the_axes_there_are_a_picture_and_a_page(candidates, tmp_path):
+    told = write_all(_made(candidates), tmp_path)
+    assert told["winner"] == candidates[0]
+    assert [len(rung["entries"]) for rung in told["rungs"]] == [len(candidates), 2]
+    assert (tmp_path / "heatmap.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('"name": "worker_lr=') == len(candidates)
+    assert "winner" in page
 
 
 # ---- interrupted ---------------------------------------------------------------------------------------

@@ -41,9 +41,7 @@ COMMANDS = {
     "sweep": Command(
         "a grid of options: runs of one shape in one program", SweepOptions, sweep.act, sweep.read
     ),
-    "tune": Command(
-        "the best rates and local work, by successive halving", TuneOptions, tune.act, tune.read
-    ),
+    "tune": Command("the best rates and local work, by successive halving", TuneOptions, tune.act, tune.read),
     "report": Command(
         "a page and a picture from one or more runs, from a comparison or a sweep", ReportOptions, report.act
     ),

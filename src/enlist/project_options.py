@@ -27,7 +27,7 @@ class BoundStudy:
     rounds: int = 60
     """T, communication rounds of a run, at least 2."""
     scale: str = "small"
-    """small (360 cases, about a minute on 2 cores) or full (4,050 cases, about a quarter of an hour)."""
+    """small (360 cases, about a minute on 2 cores) or full (4050 cases, for an accelerator or patience)."""
 
     def __post_init__(self) -> None:
         within("seeds", self.seeds, 4, MOST_SEEDS)

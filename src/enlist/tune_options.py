@@ -36,8 +36,8 @@ class HalvingOptions:
     eta: int = 3
     """One candidate in so many goes on from a rung to the next."""
     first_rounds: int | None = None
-    """Rounds of the first rung (default: as many as let all rungs together cost about two full runs, side by side
-    on an accelerator; at least 1)."""
+    """Rounds of the first rung (default: as many as let all rungs together cost an estimated 2.5 full runs of
+    device time, side by side on an accelerator; at least 1)."""
     by: str = "train_loss"
     """What decides: train_loss (no test row is looked at for the choice), test_metric, or rounds (to --target)."""
 

@@ -82,7 +82,9 @@ def test_a_worker_killed_in_the_middle_of_a_round_is_done_without(live, tmp_path
         os.kill(live.node_of(1), signal.SIGKILL)
         said, complained = process.communicate(timeout=400)
     assert process.returncode == 0, said + complained
-    replayed = simulated(tmp_path / "simulated", rounds=3, cohort=None, sampling=f"recorded:{out}/cohorts.jsonl")
+    replayed = simulated(
+        tmp_path / "simulated", rounds=3, cohort=None, sampling=f"recorded:{out}/cohorts.jsonl"
+    )
     assert model(out) == replayed
     assert len(cohorts(out)) == 3
 

@@ -1,4 +1,4 @@
-"""What goes wrong on real machines, done for real: `make test-deploy`. Each ends within a stated time, nothing lost."""
+"""What goes wrong on real machines, done for real: `make test-deploy`. Each ends in time, nothing lost."""
 
 import json
 import os
@@ -121,7 +121,9 @@ def test_fewer_than_n_alive_stops_with_what_there_is_and_says_why(live, tmp_path
 def test_a_full_disk_ends_the_run_with_one_line_and_loses_no_round(live, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("a small disk can only be made by root")
     out = disk / "deployed"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,7 +42,18 @@ def test_one_command_deploys_runs_and_leaves_nothing_behind(tmp_path):
 def test_interrupted_it_ends_everything_and_can_go_on(tmp_path):
     """SCAFFOLD, whose workers' states must outlive the interruption."""
     out, whole = tmp_path / "out", tmp_path / "whole"
-    words = ["--workers", "3", "--cohort", "2", "--rounds", "4", "--algorithm", "scaffold", "--over-enlist", "1"]
+    words = [
+        "--workers",
+        "3",
+        "--cohort",
+        "2",
+        "--rounds",
+        "4",
+        "--algorithm",
+        "scaffold",
+        "--over-enlist",
+        "1",
+    ]
     process = subprocess.Popen(
         [*COMMAND, *words, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -51,11 +63,26 @@ def test_interrupted_it_ends_everything_and_can_go_on(tmp_path):
     assert process.returncode == 130, complained
     assert f"enlist deploy local --resume {out}" in complained
     until(lambda: not processes_of(out), 15)
+    taken_over = tmp_path / "taken-over"
+    shutil.copytree(out, taken_over)
     again = subprocess.run([*COMMAND[:5], "--resume", str(out)], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stdout + again.stderr
-    simulated = [sys.executable, "-m", "enlist", "run", "--config", str(out / "config.yaml"), "--out", str(whole)]
+    simulated = [
+        sys.executable,
+        "-m",
+        "enlist",
+        "run",
+        "--config",
+        str(out / "config.yaml"),
+        "--out",
+        str(whole),
+    ]
     subprocess.run(simulated, check=True, capture_output=True)
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    # The simulator goes on too, with what the workers kept.
+    by_simulator = [sys.executable, "-m", "enlist", "run", "--resume", str(taken_over)]
+    subprocess.run(by_simulator, check=True, capture_output=True)
+    assert (taken_over / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import numpy as np
 
 from enlist.deploy import place as places
 from enlist.deploy.all_up import ROWS
+from enlist.deploy.gathering import gather_states
 from enlist.deploy.link import is_up
 from enlist.deploy.operate import Asked, Say, prepare, run_deployed
 from enlist.deploy.place import ServerPlace
@@ -45,8 +46,11 @@ def run_locally(
     job = prepare(within, federation.workers, out, hashes, partition_facts(federation))
     folder = out / "deployment" if keep is None else keep
     place = _deployment(folder, federation)
-    with _up(place, say):
-        ended = run_deployed(place, job, say)
+    try:
+        with _up(place, say):
+            ended = run_deployed(place, job, say)
+    finally:
+        gather_states(job, place)
     if keep is None and ended["status"] == "done":
         shutil.rmtree(folder, ignore_errors=True)
     return ended

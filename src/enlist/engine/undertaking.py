@@ -8,11 +8,12 @@ from typing import Any
 
 import jax
 
-from enlist.engine import hosts
+from enlist.engine import gathered, hosts
 from enlist.engine.checkpoint import Checkpoints
 from enlist.engine.execution import Execution
 from enlist.engine.folder import RunFolder, refuse_if_used
 from enlist.engine.metrics import look
+from enlist.engine.program import RunState
 from enlist.engine.run import Run
 from enlist.engine.session import Session, open_session
 from enlist.engine.summary import Times, describe, summarize
@@ -137,8 +138,7 @@ def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dic
                 raise BadInput(
                     f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
                 )
-            _refuse_if_elsewhere(folder, session)
-            kept[0] = checkpoints.restore(session.state)
+            kept[0] = _restored(folder, checkpoints, session, done)
             return True, folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
         finally:
             checkpoints.close()
@@ -159,14 +159,22 @@ def _complete(folder: RunFolder, session: Session, options: Settings, metrics: l
             folder.append(metrics[-1])
 
 
-def _refuse_if_elsewhere(folder: RunFolder, session: Session) -> None:
-    """Where workers are machines, what they keep is on their own disks."""
-    if jax.tree.leaves(session.state.workers) and (folder.path / DEPLOYMENT).exists():
+def _restored(folder: RunFolder, checkpoints: Checkpoints, session: Session, done: int) -> RunState:
+    """The newest checkpoint's state. Where workers were machines, what they keep lies beside it or elsewhere."""
+    like, place = session.state, folder.path
+    if not jax.tree.leaves(like.workers) or not (place / DEPLOYMENT).exists():
+        return checkpoints.restore(like)
+    known = gathered.rounds(place)
+    if known is None or known > done:
         name = session.plan.algorithm.name
         raise BadInput(
-            f"resume {folder.path}: that run was deployed, and what {name} keeps from round to round is on "
-            f"its workers' disks, not here; go on with: enlist deploy run DIR --resume {folder.path}"
+            f"resume {place}: that run was deployed, and what {name} keeps from round to round is on "
+            f"its workers' disks, not here; go on with: enlist deploy run DIR --resume {place}"
         )
+    if known < done:
+        return checkpoints.restore(like)  # simulated since
+    server = checkpoints.restore(like._replace(workers=()))
+    return server._replace(workers=jax.tree.map(jax.numpy.asarray, gathered.load(place, like.workers)))
 
 
 def _refuse_if_other(folder: RunFolder, session: Session, config: dict[str, Any]) -> None:

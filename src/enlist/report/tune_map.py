@@ -17,8 +17,8 @@ from enlist.report.tune_tables import problem_words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Inches of a cell, of all panels beside each other.
-_CELL, _WIDEST = (0.86, 0.56), 13.0
+# Inches: of a cell at its largest, of all panels beside each other, of a cell in which numbers can be read.
+_CELL, _WIDEST, _READABLE = (0.86, 0.56), 13.0, (0.6, 0.36)
 _NO_VALUE = "#efefef"
 
 
@@ -27,9 +27,11 @@ def write_picture(tuned: Tuned, path: str | os.PathLike[str]) -> None:
     across, down, rest = picture_axes(tuned)
     others = list(itertools.product(*(tuned.axes[name] for name in rest)))
     wide, high = len(tuned.axes[across]), len(tuned.axes[down]) if down else 1
-    columns = max(1, min(len(others), int(_WIDEST / (wide * _CELL[0] + 0.8))))
+    cell = min(_CELL[0], _WIDEST / wide), min(_CELL[1], _WIDEST / high)
+    columns = max(1, min(len(others), int(_WIDEST / (wide * cell[0] + 0.8))))
     rows = math.ceil(len(others) / columns)
-    picture = sheet(columns * (wide * _CELL[0] + 0.8) + 1.1, rows * (high * _CELL[1] + 0.9) + 0.7)
+    picture = sheet(columns * (wide * cell[0] + 0.8) + 1.1, rows * (high * cell[1] + 0.9) + 0.7)
+    said = cell[0] >= _READABLE[0] and cell[1] >= _READABLE[1]
     panels = picture.subplots(rows, columns, squeeze=False)
     colour = _colours(tuned)
     found = {repr(tuned.candidates[i]): reached for i, reached in tuned.reached.items()}
@@ -38,7 +40,7 @@ def write_picture(tuned: Tuned, path: str | os.PathLike[str]) -> None:
             panel.set_visible(False)
             continue
         fixed = dict(zip(rest, values, strict=True))
-        _panel(panel, tuned, (across, down), fixed, found, colour)
+        _panel(panel, tuned, (across, down), fixed, found, colour, said)
     _head(picture, tuned)
     _bar(picture, panels, tuned, colour)
     save(picture, path)
@@ -81,16 +83,17 @@ def _panel(
     fixed: Mapping[str, Any],
     found: Mapping[str, tuple[int, Entry]],
     colour: Any,
+    said: bool,
 ) -> None:
     across, down = names
     columns, rows = tuned.axes[across], tuned.axes[down] if down else [None]
     for (y, second), (x, first) in itertools.product(enumerate(rows), enumerate(columns)):
         wanted = {**fixed, across: first} | ({down: second} if down else {})
         values = next(each for each in tuned.candidates if all(each[k] == v for k, v in wanted.items()))
-        _cell(axes, (x, y), tuned, *found[repr(values)], colour)
+        _cell(axes, (x, y), tuned, *found[repr(values)], colour, said)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-0.5, len(rows) - 0.5))
-    axes.set_xticks(range(len(columns)), [word(value) for value in columns], parse_math=False)
-    axes.set_yticks(range(len(rows)) if down else [], _words(rows) if down else [], parse_math=False)
+    _ticks(axes.set_xticks, columns, said)
+    _ticks(axes.set_yticks, rows if down else [], said)
     axes.set_xlabel(across, fontsize=9, color=INK, parse_math=False)
     axes.set_ylabel(down or "", fontsize=9, color=INK, parse_math=False)
     axes.set_title(textwrap.fill(label(fixed), 44), fontsize=9, color=INK, loc="left", parse_math=False)
@@ -99,39 +102,46 @@ def _panel(
         spine.set_visible(False)
 
 
-def _words(values: Sequence[Any]) -> list[str]:
-    return [textwrap.shorten(word(value), 24, placeholder="…") for value in values]
+def _ticks(put: Any, values: Sequence[Any], every: bool) -> None:
+    """Names the values; of many only some."""
+    step = 1 if every else math.ceil(len(values) / 12)
+    words = [textwrap.shorten(word(value), 24, placeholder="…") for value in values[::step]]
+    put(range(0, len(values), step), words, parse_math=False)
 
 
-def _cell(axes: "Axes", at: tuple[int, int], tuned: Tuned, number: int, entry: Entry, colour: Any) -> None:
+def _cell(
+    axes: "Axes", at: tuple[int, int], tuned: Tuned, number: int, entry: Entry, colour: Any, said: bool
+) -> None:
     from matplotlib.patches import Rectangle
 
     x, y = at
     mean = None if entry.mean is None else scaled(entry.mean, tuned.measure)
     face = _NO_VALUE if mean is None else colour.to_rgba(mean)
     hatch = "////" if entry.diverged else None
-    axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=face, edgecolor="white", hatch=hatch))
-    dark = mean is not None and sum(w * c for w, c in zip((0.299, 0.587, 0.114), face, strict=False)) < 0.45
-    said = (
-        "×"
-        if entry.diverged
-        else "–"
-        if entry.mean is None
-        else value_text(entry.mean, tuned.measure.is_percent)
-    )
     style: dict[str, Any] = {
-        "xy": at,
-        "textcoords": "offset points",
-        "ha": "center",
-        "va": "center",
-        "color": "white" if dark else "#111111",
+        "facecolor": face,
+        "edgecolor": "white",
+        "hatch": hatch,
+        "linewidth": float(said),
     }
-    below = "diverged" if entry.diverged else mark(tuned, number, entry)
-    further = number >= max(2, len(tuned.rungs) - 1)
-    axes.annotate(said, xytext=(0, 5), fontsize=8, **style)
-    axes.annotate(below, xytext=(0, -7), fontsize=6, fontweight="bold" if further else "normal", **style)
+    axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **style))
+    if said:
+        _say(axes, at, tuned, number, entry, face)
     if entry is tuned.best:
         axes.add_patch(Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, fill=False, edgecolor=INK, linewidth=2))
+
+
+def _say(axes: "Axes", at: tuple[int, int], tuned: Tuned, number: int, entry: Entry, face: Any) -> None:
+    from matplotlib.colors import to_rgb
+
+    light = sum(part * share for part, share in zip(to_rgb(face), (0.299, 0.587, 0.114), strict=True))
+    score = "×" if entry.diverged else value_text(entry.mean, tuned.measure.is_percent)
+    below = "diverged" if entry.diverged else mark(tuned, number, entry)
+    style: dict[str, Any] = {"xy": at, "textcoords": "offset points", "ha": "center", "va": "center"}
+    style["color"] = "white" if light < 0.45 else "#111111"
+    further = number >= max(2, len(tuned.rungs) - 1)
+    axes.annotate(score, xytext=(0, 5), fontsize=8, **style)
+    axes.annotate(below, xytext=(0, -7), fontsize=6, fontweight="bold" if further else "normal", **style)
 
 
 def _head(figure: Any, tuned: Tuned) -> None:

@@ -83,7 +83,7 @@ def _tiles(tuned: Tuned) -> str:
         (
             measure.words,
             tune_tables.score_text(tuned, tuned.best),
-            f"after {tuned.rungs[-1].rounds} rounds, seeds {', '.join(map(str, tuned.seeds))}",
+            f"after {tuned.rungs[-1].rounds} rounds, seed {', '.join(map(str, tuned.seeds))}",
         ),
         ("candidates", str(len(tuned.candidates)), f"{tuned.diverged} diverged"),
         (
@@ -120,7 +120,8 @@ def _map(tuned: Tuned, chart: dict[str, Any]) -> str:
         values = {f"{i}:{j}": word(value) for j, value in enumerate(tuned.axes[name])}
         at_best = f"{i}:{chart['best'][i]}"
         bars += f'<span data-axis="{i}">{choice(name, "at", values, at_best)}</span>'
-    said = "The brighter, the better; but scores of another rung are those after other rounds. Framed: the winner."
+    said = "Scores of another rung are those after other rounds."
+    said += " The brighter, the better. Framed: the winner." if len(axes) > 1 else ""
     return section("Map", f'<div class="cut">{bars}</div>{plot(chart)}<p class="note">{text(said)}</p>')
 
 

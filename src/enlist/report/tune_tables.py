@@ -115,7 +115,7 @@ def problem_words(tuned: Tuned) -> str:
         for phrase in phrases(tuned.runs[0])
         if not phrase.startswith(tuple(varied)) and not (amounts and " local " in phrase)
     ]
-    return ", ".join(said)
+    return ", ".join(said) or f"{len(tuned.candidates)} candidates"
 
 
 def cost_sentences(tuned: Tuned) -> list[str]:
@@ -131,7 +131,7 @@ def cost_sentences(tuned: Tuned) -> list[str]:
 
 def notes(tuned: Tuned) -> list[str]:
     """What is to be known of the result, in sentences."""
-    said = [f"{tuned.diverged} candidates diverged."] if tuned.diverged else []
+    said = [f"{tuned.diverged} candidate{'s' * (tuned.diverged > 1)} diverged."] if tuned.diverged else []
     if tuned.edges:
         names = ", ".join(f"{name} {word(tuned.winner[name])}" for name in tuned.edges)
         said.append(f"At the edge of what was tried, so that a better one may lie beyond: {names}.")

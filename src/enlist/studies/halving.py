@@ -13,7 +13,7 @@ from enlist.report.tune import BY
 from enlist.studies.grid import Point
 
 # What all rungs together may cost by the estimate, in full runs, where the first rung's length is left to us.
-BUDGET = 2.0
+BUDGET = 2.5
 
 
 class Plan(NamedTuple):

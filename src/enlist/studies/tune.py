@@ -24,7 +24,7 @@ WORKER_RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SERVER_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
 EPOCHS = (1, 5)
 # So many looks at a full run, unless the rounds to a target decide.
-LOOKS = 20
+LOOKS = 50
 
 
 def tune(
