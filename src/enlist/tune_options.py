@@ -1,7 +1,5 @@
 """Options of `enlist tune`, beside those of a run."""
 
-# ruff: noqa: RUF009 - frozen, so that they may be shared
-
 from dataclasses import dataclass
 
 from enlist.errors import BadInput

@@ -217,7 +217,7 @@ def test_only_rounds_that_are_to_be_evaluated_are(tmp_path):
 
 
 # What only a simulation has: who runs side by side, how rows get to the devices; and what only a deployed run has.
-SIMULATED_ALONE = {"compile_seconds", "devices", "supply"}
+SIMULATED_ALONE = {"compile_seconds", "device_seconds", "devices", "supply"}
 DEPLOYED_ALONE = {"deployment"}
 
 

@@ -55,6 +55,8 @@ def carry_out(
                     )
                 )
                 t += rounds
+                for each in runs:
+                    each.device += (now - start) / len(runs)
                 _note(crew, runs, looks)
                 for line in (each.metrics[-1] for each in runs if t == goal and each.stopped is None):
                     track(line)
@@ -93,12 +95,16 @@ def _end(run: Undertaking, look: Look) -> None:
     if look.alive:
         assert look.seen is not None
         said = f"diverged in round {look.t}: the training loss is {look.seen.train_loss}"
-        run.stopped = Diverged(f"{said}; {why_diverged(session)}", look.t)
+        run.stopped = Diverged(_explained(run, said), look.t)
         return
     session.state = session.state._replace(alive=~session.state.alive)
     said = f"diverged in round {look.t + 1}: its update is not finite"
-    run.stopped = Diverged(f"{said}; {why_diverged(session)}", look.t + 1)
+    run.stopped = Diverged(_explained(run, said), look.t + 1)
     run.keep()
+
+
+def _explained(run: Undertaking, said: str) -> str:
+    return f"{said}; {why_diverged(run.session)}" if run.explain else said
 
 
 def _keep(crew: Crew, runs: Sequence[Undertaking]) -> None:

@@ -22,10 +22,11 @@ PACKAGES = ("jax", "jaxlib", "optax", "numpy")
 
 
 class Times(NamedTuple):
-    """Of this sitting, in seconds: all of it, setting up and compiling, and the rounds that were run."""
+    """Of this sitting, in seconds: all of it, setting up and compiling, the devices' work; and the rounds run."""
 
     wall: float
     compile: float
+    device: float
     rounds: int
 
 
@@ -57,6 +58,7 @@ def summarize(
         "comm_mib": session.cost.mebibytes(rounds),
         "wall_seconds": round(times.wall, 3),
         "compile_seconds": round(times.compile, 3),
+        "device_seconds": round(times.device, 4),
         "rounds_per_second": round(times.rounds / max(times.wall - times.compile, 1e-9), 3),
         "execution": chosen.name(session.plan.sampling.places(session.plan.workers)),
         "devices": chosen.devices,

@@ -105,6 +105,8 @@ def _begun(jobs: Sequence[Job], room: Room, like: Session | None) -> Iterator[Un
         if job.out is not None and not resume:
             _clear_unbegun(job.out)
         run = undertake(job.task, job.out, resume=resume, config=job.config, room=room, like=like)
+        # Nobody reads it of many runs.
+        run.explain = False
         like = run.session
         yield run
 
@@ -123,7 +125,10 @@ def _carry_out(runs: list[Undertaking], display: Shown) -> None:
         for each in runs:
             if int(each.session.state.t) < level or len(runs) == 1:
                 # A kill may have come between the checkpoints of two runs.
-                carry_out(Alone(each.session), [each], show, until=level if len(runs) > 1 else None)
+                alone = Alone(each.session)
+                alone.advance(0, False)
+                each.compiled = time.perf_counter() - each.began
+                carry_out(alone, [each], show, until=level if len(runs) > 1 else None)
         for group in _alike([each for each in runs if each.stopped is None and len(runs) > 1]):
             crew = SideBySide([each.session for each in group]) if len(group) > 1 else Alone(group[0].session)
             crew.advance(0, False)

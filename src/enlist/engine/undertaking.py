@@ -34,6 +34,8 @@ class Undertaking:
     Args:
         metrics: a line for each evaluated round so far, those of earlier sittings included.
         first: the round that this sitting began with.
+        device: seconds in which the devices were at its rounds and evaluations; its share, if others ran beside it.
+        explain: whether it is to be said why it diverged, which takes compiling.
         stopped: what ended it before its last round.
     """
 
@@ -45,6 +47,8 @@ class Undertaking:
     first: int
     began: float
     compiled: float = 0.0
+    device: float = 0.0
+    explain: bool = True
     stopped: Diverged | KeyboardInterrupt | None = None
     _checkpoints: Checkpoints | None = field(default=None, repr=False)
 
@@ -72,7 +76,8 @@ class Undertaking:
         """Writes down how it ended."""
         session = self.session
         final = self.metrics[-1] if self.metrics else look(session)
-        times = Times(time.perf_counter() - self.began, self.compiled, int(session.state.t) - self.first)
+        wall, rounds = time.perf_counter() - self.began, int(session.state.t) - self.first
+        times = Times(wall, self.compiled, self.device, rounds)
         facts = summarize(session, self.settings, self.metrics, final, self._status(), times)
         place = None if self.folder is None else self.folder.path
         run = Run(session.params(), self.metrics, facts, self.config, session, place)

@@ -68,12 +68,12 @@ def read_grid(path: Path) -> Grid:
     """A grid from a YAML file: a list is an axis, all else a setting. A run's config.yaml is one without axes."""
     values = read_config(path)
     try:
-        return _grid(values)
+        return made_of(values)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
 
 
-def _grid(values: dict[str, Any]) -> Grid:
+def made_of(values: dict[str, Any]) -> Grid:
     hashes = {HASHES[name]: values.pop(name) for name in HASHES if name in values}
     runs, files, seeds = (values.pop(name, None) for name in (RUNS, FILES, SEEDS))
     if not isinstance(runs, list | None) or not all(isinstance(each, dict) for each in runs or ()):

@@ -9,7 +9,7 @@ from enlist.engine import platform
 from enlist.engine.folder import read_config, write_config
 from enlist.errors import BadInput
 from enlist.launch import methods
-from enlist.launch.grid import MOST_RUNS, Grid, _grid, checked, over
+from enlist.launch.grid import MOST_RUNS, Grid, checked, made_of, over
 from enlist.launch.joining import refuse_several
 from enlist.launch.run import check_folder, memory_explained
 from enlist.launch.sweep import Workshop, complete_grid
@@ -103,7 +103,7 @@ def _read(path: Path) -> tuple[Grid, dict[str, Any]]:
     if not halving:
         values = {name: value for name, value in values.items() if name not in RATES}
     try:
-        return _grid(values), kept(halving, HalvingOptions)
+        return made_of(values), kept(halving, HalvingOptions)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
 

@@ -34,7 +34,7 @@ def write_page(sweep: Sweep, path: str | os.PathLike[str]) -> None:
         _configuration(sweep),
         _provenance(sweep),
     ]
-    write_document(path, title, sections, data, _SCRIPT)
+    write_document(path, title, sections, data, MAP_SCRIPT)
 
 
 def map_chart(sweep: Sweep) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def map_chart(sweep: Sweep) -> dict[str, Any]:
         "id": "map",
         "kind": "map",
         "words": "mean over the seeds" if sweep.seeds > 1 else "one run in each place",
-        "axes": [_axis(name, sweep.axes[name]) for name in axes],
+        "axes": [map_axis(name, sweep.axes[name]) for name in axes],
         "cells": cells,
         "best": None if axes == [SEED] else [places[name][repr(best.values[name])] for name in axes],
         "measures": [
@@ -61,7 +61,7 @@ def map_chart(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def _axis(name: str, values: Sequence[Any]) -> dict[str, Any]:
+def map_axis(name: str, values: Sequence[Any]) -> dict[str, Any]:
     """Its words, and where its values lie on a line, if they are numbers."""
     numeric = is_numeric(values)
     return {
@@ -198,7 +198,7 @@ def _made_with(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys(tables.made_with([each.run])[0] for each in sweep.runs))[:4]
 
 
-_SCRIPT = """
+MAP_SCRIPT = """
 const cut = {measure: 0, across: 0, down: 1, at: [...(D.figures[0].best || [])]};
 draw.map = c => {
   const m = c.measures[cut.measure], of = cell => cell.shown[cut.measure];

@@ -10,8 +10,7 @@ from enlist.report.heatmap import scaled
 from enlist.report.panels import PALETTE, wants_log
 from enlist.report.record import labels, short
 from enlist.report.sweep import label, word
-from enlist.report.sweep_page import _SCRIPT as MAP_SCRIPT
-from enlist.report.sweep_page import _axis as map_axis
+from enlist.report.sweep_page import MAP_SCRIPT, map_axis
 from enlist.report.tune import Tuned
 from enlist.report.tune_map import mark, picture_axes
 

@@ -3,11 +3,10 @@
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -15,20 +14,26 @@ import numpy as np
 from enlist.engine.board import Board, Tally
 from enlist.engine.crew import Alone
 from enlist.engine.folder import finished
-from enlist.engine.progress import Screen, Shown
+from enlist.engine.session import open_session
 from enlist.engine.task import Room, Task
 from enlist.engine.together import simulate_each
-from enlist.engine.undertaking import undertake
 from enlist.report import record
 from enlist.report.record import RunRecord
 from enlist.report.sweep import folder_names
 from enlist.report.sweep_files import RUNS
 from enlist.studies.grid import Point, grouped
-from enlist.studies.grid import _job as job_of
-from enlist.studies.grid import _work as work_of
+from enlist.studies.grid import job_of, work_of
 
 # A run alone is timed over so many stretches, of which the fastest counts.
 STRETCHES = 3
+
+
+class Stretch(NamedTuple):
+    """What it took to take runs on: seconds of the devices, seconds in all, and rounds of all runs together."""
+
+    device: float
+    wall: float
+    advanced: int
 
 
 class Climb:
@@ -43,7 +48,6 @@ class Climb:
         self.points = points
         self.folders = [out / RUNS / name for name in folder_names([point.values for point in points])]
         self.groups = grouped([point.task for point in points])
-        self._compiled: set[int] = set()
 
     def tally(self, by_rung: Sequence[int], ends: Sequence[int], seeds: int) -> Tally:
         """Of all rungs, at the average amount of work."""
@@ -56,69 +60,35 @@ class Climb:
 
     def rounds(self) -> int:
         """That were run so far, of all runs together."""
-        told = (json.loads((folder / "summary.json").read_text()) for folder in self.folders)
-        return sum(int(facts["rounds"]) for facts in told)
+        return sum(map(_rounds, self.folders))
 
     def records(self, places: Sequence[int]) -> list[RunRecord]:
         """What these runs have left so far."""
         return [record.load(self.folders[place]) for place in places]
 
-    def up(self, places: Sequence[int], end: int, shown: Board, words: str) -> "Watch":
+    def up(self, places: Sequence[int], end: int, shown: Board, words: str) -> Stretch:
         """Takes these runs on to that round."""
-        watch = Watch()
-        for index, group in enumerate(self.groups):
+        began, device, advanced = time.perf_counter(), 0.0, 0
+        for group in self.groups:
             waiting = [
                 place for place in group.places if place in {*places} and not _there(self.folders[place], end)
             ]
             if not waiting:
                 continue
+            before = sum(_rounds(self.folders[place]) for place in waiting)
             jobs = [job_of(_shortened(self.points[place], end), self.folders[place]) for place in waiting]
-            if (len(jobs) == 1 or one_by_one(jobs[0].task)) and index not in self._compiled:
-                _alone(jobs[0].task, group.room)
-                self._compiled.add(index)
-            display = watch.beside(shown.shown(words, work_of(jobs[0].task)))
-            for _ in simulate_each(jobs, room=group.room, display=display):
-                pass
-        watch.stop()
-        return watch
+            display = shown.shown(words, work_of(jobs[0].task))
+            for run in simulate_each(jobs, room=group.room, display=display):
+                device += run.summary["device_seconds"]
+            advanced += sum(_rounds(self.folders[place]) for place in waiting) - before
+        return Stretch(device, time.perf_counter() - began, advanced)
 
 
-class Watch:
-    """Times the rounds of runs, by what their progress says: without compiling, and without saving their states."""
-
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
-        self.rounds_took, self.wall, self.advanced = 0.0, 0.0, 0
-
-    def stop(self) -> None:
-        """No more is counted as wall time."""
-        self.wall = time.perf_counter() - self.began
-
-    def beside(self, shown: Shown) -> Shown:
-        """The same display, timed."""
-
-        @contextmanager
-        def timed(rounds: int, runs: int = 1) -> Iterator[Screen]:
-            with shown(rounds, runs) as screen:
-                yield _Timed(self, screen, runs)
-
-        return timed
-
-
-class _Timed:
-    def __init__(self, watch: Watch, screen: Screen, runs: int):
-        self.watch, self.screen, self.runs = watch, screen, runs
-        self.t, self.since = 0, 0.0
-
-    def start(self, t: int, line: dict[str, Any] | None) -> None:
-        self.screen.start(t, line)
-        self.t, self.since = t, time.perf_counter()
-
-    def update(self, t: int, line: dict[str, Any] | None) -> None:
-        self.watch.rounds_took += time.perf_counter() - self.since
-        self.watch.advanced += self.runs * (t - self.t)
-        self.screen.update(t, line)
-        self.t, self.since = t, time.perf_counter()
+def _rounds(folder: Path) -> int:
+    """How far that run came, as its summary says; 0 where it has none."""
+    if not (folder / "summary.json").exists():
+        return 0
+    return int(json.loads((folder / "summary.json").read_text())["rounds"])
 
 
 def _shortened(point: Point, end: int) -> Point:
@@ -142,17 +112,11 @@ def one_by_one(task: Task) -> bool:
 
 def seconds_a_round(task: Task, room: Room) -> float:
     """What a round of one run takes when it has the device for itself, its share of the evaluations included."""
-    crew, every = _alone(task, room), min(task.settings.eval_every, task.settings.rounds)
+    crew, every = Alone(open_session(task, room)), min(task.settings.eval_every, task.settings.rounds)
+    crew.advance(0, False)
     fastest = math.inf
     for _ in range(STRETCHES):
         began = time.perf_counter()
         crew.advance(every, True)
         fastest = min(fastest, time.perf_counter() - began)
     return fastest / every
-
-
-def _alone(task: Task, room: Room) -> Alone:
-    """One run, compiled."""
-    crew = Alone(undertake(task, room=room).session)
-    crew.advance(0, False)
-    return crew

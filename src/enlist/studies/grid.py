@@ -62,7 +62,7 @@ def carry(points: Sequence[Point], out: Path, *, live: bool = False, tensorboard
     names = folder_names([point.values for point in points])
     places = [out / RUNS / name for name in names]
     groups = grouped([point.task for point in points])
-    amounts = [_work(point.task) for point in points]
+    amounts = [work_of(point.task) for point in points]
     rounds = [point.task.settings.rounds for point in points]
     tally = Tally(float(np.dot(amounts, rounds)), len(points))
     with board(tally, live) as shown:
@@ -70,7 +70,7 @@ def carry(points: Sequence[Point], out: Path, *, live: bool = False, tensorboard
             waiting = [place for place in group.places if not finished(places[place])]
             over = [place for place in group.places if place not in waiting]
             tally.take_over(float(sum(amounts[place] * rounds[place] for place in over)), len(over))
-            jobs = [_job(points[place], places[place]) for place in waiting]
+            jobs = [job_of(points[place], places[place]) for place in waiting]
             display = shown.shown(_words(points, groups, group), amounts[group.places[0]])
             for run in simulate_each(jobs, room=group.room, display=display) if jobs else ():
                 if tensorboard:
@@ -137,7 +137,7 @@ def _alike(tasks: Iterable[Task], key: Any) -> dict[Any, list[int]]:
     return found
 
 
-def _work(task: Task) -> float:
+def work_of(task: Task) -> float:
     """Examples that a round looks at: what its time grows with."""
     federation, work = task.federation, task.work
     steps = np.asarray(work.count(federation.sizes.astype(np.int64)), np.float64)
@@ -145,7 +145,7 @@ def _work(task: Task) -> float:
     return float(np.mean(rows)) * task.sampling.places(federation.workers)
 
 
-def _job(point: Point, place: Path) -> Job:
+def job_of(point: Point, place: Path) -> Job:
     """The run as it was begun, where it was: on another machine other things might be decided for it."""
     config = read_config(place / "config.yaml") if (place / "config.yaml").exists() else {}
     known = {

@@ -13,7 +13,7 @@ from enlist.report.record import RunRecord, number, write_whole
 from enlist.report.sweep import Measure
 from enlist.report.sweep_files import RUNS
 from enlist.report.tune import Cost, Entry, Rung, Tuned, measure_of, ranked
-from enlist.studies.climb import Climb, Watch, one_by_one, seconds_a_round
+from enlist.studies.climb import Climb, Stretch, one_by_one, seconds_a_round
 from enlist.studies.contest import SCORED_SHARE
 from enlist.studies.grid import Point
 from enlist.studies.halving import Candidate, Plan, candidates_of, estimate, lengths, sizes
@@ -42,10 +42,10 @@ def halve(points: Sequence[Point], plan: Plan, out: Path, *, live: bool = False)
             path = out / RUNGS / f"{k + 1}.json"
             if not path.exists():
                 words = f"rung {k + 1}/{len(ends)} ({len(going)} candidate{'s' * (len(going) > 1)})"
-                watch = climb.up([place for i in going for place in field[i].places], end, shown, words)
+                took = climb.up([place for i in going for place in field[i].places], end, shown, words)
                 entries = [_entry(i, climb.records(field[i].places), plan) for i in going]
                 order = ranked(entries, _measure(points, plan), falls(_metric(points)))
-                _keep(path, _rung(end, order, by_rung[k + 1] if end < plan.rounds else 1, watch))
+                _keep(path, _rung(end, order, by_rung[k + 1] if end < plan.rounds else 1, took))
             rungs.append(_read(path))
             going = [entry.candidate for entry in rungs[-1].entries if entry.kept]
             if not going:
@@ -93,10 +93,10 @@ def _last(run: RunRecord, key: str) -> float | None:
     return mean if math.isfinite(mean) else None
 
 
-def _rung(end: int, entries: Sequence[Entry], keep: int, watch: Watch) -> Rung:
+def _rung(end: int, entries: Sequence[Entry], keep: int, took: Stretch) -> Rung:
     """With those marked that go on: never one that diverged."""
     marked = [each._replace(kept=i < keep and not each.diverged) for i, each in enumerate(entries)]
-    return Rung(end, marked, round(watch.rounds_took, 4), round(watch.wall, 4), watch.advanced)
+    return Rung(end, marked, round(took.device, 4), round(took.wall, 4), took.advanced)
 
 
 def _keep(path: Path, rung: Rung) -> None:

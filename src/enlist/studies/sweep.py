@@ -86,20 +86,20 @@ def sweep(
     place = Path(out)
     if not resume:
         refuse_if_used(place)
-    points = list(_points(given, axes))
-    described = {"begun_from": "python", **{name: _names(name, values) for name, values in axes.items()}}
-    described |= {name: _described(given[name]) for name in given if name not in axes}
-    if resume and read_config(place / GRID_FILE) != described:
+    points = list(points_of(given, axes))
+    told = {"begun_from": "python", **{name: _names(name, values) for name, values in axes.items()}}
+    told |= {name: described(given[name]) for name in given if name not in axes}
+    if resume and read_config(place / GRID_FILE) != told:
         raise BadInput(f"resume {place}: this is not the grid that it was begun with")
     if not resume:
         place.mkdir(parents=True, exist_ok=True)
-        write_config(place / GRID_FILE, described)
+        write_config(place / GRID_FILE, told)
     made = carry(points, place)
     write_all(made, place)
     return made
 
 
-def _points(given: Mapping[str, Any], axes: Mapping[str, list[Any]]) -> Iterator[Point]:
+def points_of(given: Mapping[str, Any], axes: Mapping[str, list[Any]]) -> Iterator[Point]:
     """Every combination, checked."""
     names = {name: _names(name, values) for name, values in axes.items()}
     made: dict[Any, Any] = {}
@@ -145,13 +145,13 @@ def _task(chosen: Mapping[str, Any], at: Mapping[str, int], made: dict[Any, Any]
 
 def _names(option: str, values: list[Any]) -> list[Any]:
     """The values in words and numbers, no two alike."""
-    found = [_described(value) for value in values]
+    found = [described(value) for value in values]
     if twice := next((value for value in found if found.count(value) > 1), None):
         raise BadInput(f"{option}: {twice} is there twice")
     return found
 
 
-def _described(value: Any) -> Any:
+def described(value: Any) -> Any:
     """Numbers and words as they are; of other things their name."""
     if isinstance(value, np.generic):
         value = value.item()

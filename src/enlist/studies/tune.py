@@ -15,8 +15,7 @@ from enlist.report.tune import Tuned
 from enlist.report.tune_files import PLAN_FILE, write_all
 from enlist.studies.halving import Plan, check, first_rung
 from enlist.studies.rungs import halve
-from enlist.studies.sweep import _described as described
-from enlist.studies.sweep import _points as points_of
+from enlist.studies.sweep import described, points_of
 
 # Half decades, a usual rate in the middle of them.
 WORKER_RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
