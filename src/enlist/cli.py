@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from enlist.commands import bound, compare, data, deploy, report, run, study, sweep, tune
+from enlist.commands import bound, compare, data, deploy, plan, report, run, study, sweep, tune
 from enlist.commands.data import DataOptions
 from enlist.commands.report import ReportOptions
 from enlist.commands.shared import stop
 from enlist.deploy_options import DeployRunOptions, InitOptions, LocalOptions, ServerOptions, WorkerOptions
 from enlist.errors import BadInput, EnlistError, unknown
 from enlist.options import RunOptions
+from enlist.plan_options import PlanOptions
 from enlist.project_options import BoundStudyOptions
 from enlist.study_options import CompareOptions, SweepOptions
 from enlist.theory_options import BoundOptions
@@ -45,6 +46,7 @@ COMMANDS = {
     "report": Command(
         "a page and a picture from one or more runs, from a comparison or a sweep", ReportOptions, report.act
     ),
+    "plan": Command("which rates, how many rounds, MiB and seconds: by theory", PlanOptions, plan.act),
     "bound": Command("the theorems, and Table 1, as numbers", BoundOptions, bound.act),
     "study bound": Command(
         "does the bound hold? measured on problems with known constants", BoundStudyOptions, study.bound
