@@ -50,7 +50,9 @@ def answer(record: Any, node: Any, folder: Path) -> Any:
     _check_classes(rows.classes, job.classes, str(node["data"]))
     settings = it.options.settings
     algorithm = it.algorithm._replace(rates=it.rates | it.schedules)
-    sent = travelling(algorithm, it.model, rows.x[0], rows.y[0], it.work, settings.precision, job.workers)
+    sent = travelling(
+        algorithm, it.model, rows.x[0], rows.y[0], it.work, settings.precision, job.workers, up=False
+    )
     probing = messages.kind_of(record) == messages.PROBE
     order = messages.read_order(record, sent.first if probing else sent.down, sent.before)
     _check_order(order, job.token, int(node["id"]))

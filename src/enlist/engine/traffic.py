@@ -62,9 +62,21 @@ def round_cost(
 
 
 def travelling(
-    algorithm: Algorithm, model: Model, x: Any, y: Any, work: LocalWork, precision: str, workers: int
+    algorithm: Algorithm,
+    model: Model,
+    x: Any,
+    y: Any,
+    work: LocalWork,
+    precision: str,
+    workers: int,
+    *,
+    up: bool = True,
 ) -> Sent:
-    """The shapes of all that travels in a round: see `round_cost`."""
+    """The shapes of all that travels in a round: see `round_cost`.
+
+    Args:
+        up: whether those of the local run's message are wanted: its loss and gradient are traced for them.
+    """
 
     def travels(x: Any, y: Any) -> Sent:
         t, key = jnp.int32(0), jax.random.key(0)
@@ -80,7 +92,8 @@ def travelling(
             # The cohort's mean probe, as large as one probe, goes down too.
             payload = Probed(payload, probe)
         mine = algorithm.address(payload, t)
-        return Sent(replica, first, probe, mine, algorithm.local(ctx, key, mine, own, data).message, own)
+        message = algorithm.local(ctx, key, mine, own, data).message if up else ()
+        return Sent(replica, first, probe, mine, message, own)
 
     one = [jax.ShapeDtypeStruct((1, *each.shape), each.dtype) for each in (x, y)]
     return jax.eval_shape(travels, *one)

@@ -21,8 +21,7 @@ from enlist.report import record
 from enlist.report.record import RunRecord
 from enlist.report.sweep import folder_names
 from enlist.report.sweep_files import RUNS
-from enlist.studies.grid import Point, grouped
-from enlist.studies.grid import job_of, work_of
+from enlist.studies.grid import Point, grouped, job_of, work_of
 
 # A run alone is timed over so many stretches, of which the fastest counts.
 STRETCHES = 3
