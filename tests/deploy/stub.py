@@ -169,11 +169,11 @@ def _remembering(make: Callable[..., Any]) -> Callable[..., Any]:
     return remembered
 
 
-def _travelling(algorithm: Any, model: Any, x: Any, y: Any, *rest: Any) -> Any:
+def _travelling(algorithm: Any, model: Any, x: Any, y: Any, *rest: Any, up: bool = True) -> Any:
     """Shapes need no second look either."""
-    key = (algorithm._replace(rates=None), model, x.shape, y.shape, *rest)
+    key = (algorithm._replace(rates=None), model, x.shape, y.shape, *rest, up)
     if key not in _TRAVELLING:
-        _TRAVELLING[key] = _look(algorithm, model, x, y, *rest)
+        _TRAVELLING[key] = _look(algorithm, model, x, y, *rest, up=up)
     return _TRAVELLING[key]
 
 
