@@ -110,7 +110,8 @@ class LocalOutput(OutputOptions):
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """Deploys on this machine alone: makes the keys, starts the server and all workers, runs, and stops them."""
+    """Deploys on this machine alone: makes the keys, starts the server and all workers, runs, and stops them. Five
+    rounds and four workers unless told otherwise."""
 
     problem: ProblemOptions = ProblemOptions()
     participation: ParticipationOptions = ParticipationOptions()
