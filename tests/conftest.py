@@ -1,9 +1,12 @@
 """Strict everywhere: shapes and types checked at run time, no silent broadcasting, several CPU devices."""
 
 import os
+import signal
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Who starts tests in the background ignores Ctrl-C for them, and their children would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # A cache of the tests' own: they must not find, or leave, anything in the user's.
 os.environ.setdefault("ENLIST_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "enlist"))
 
