@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from enlist.commands import bound, compare, data, deploy, plan, report, run, study, sweep, tune
+from enlist.commands import bound, compare, data, deploy, plan, report, run, speedup, study, sweep, tune
 from enlist.commands.data import DataOptions
 from enlist.commands.report import ReportOptions
 from enlist.commands.shared import stop
@@ -19,6 +19,7 @@ from enlist.errors import BadInput, EnlistError, unknown
 from enlist.options import RunOptions
 from enlist.plan_options import PlanOptions
 from enlist.project_options import BoundStudyOptions
+from enlist.speedup_options import SpeedupOptions
 from enlist.study_options import CompareOptions, SweepOptions
 from enlist.theory_options import BoundOptions
 from enlist.tune_options import TuneOptions
@@ -47,6 +48,9 @@ COMMANDS = {
         "a page and a picture from one or more runs, from a comparison or a sweep", ReportOptions, report.act
     ),
     "plan": Command("which rates, how many rounds, MiB and seconds: by theory", PlanOptions, plan.act),
+    "speedup": Command(
+        "do n workers need n times fewer rounds? searched, with an interval", SpeedupOptions, speedup.act
+    ),
     "bound": Command("the theorems, and Table 1, as numbers", BoundOptions, bound.act),
     "study bound": Command(
         "does the bound hold? measured on problems with known constants", BoundStudyOptions, study.bound
