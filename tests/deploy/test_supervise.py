@@ -168,7 +168,7 @@ def test_a_command_that_is_ended_leaves_nothing_behind(tmp_path, number, code, o
         assert holder.stdout.readline() == "it is up\n"
         both = pids(tmp_path / "pids")
         holder.send_signal(number)
-        assert holder.wait() == code
+        assert holder.wait(60) == code
     try:
         # After kill -9 the system ends the child; nobody is left to look after what that had started.
         wait_for(lambda: all(map(gone, both[:of_both])))
