@@ -4,9 +4,10 @@ import json
 import logging
 import os
 import re
+import shlex
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -86,6 +87,26 @@ def is_live(as_json: bool) -> bool:
 def quiet(as_json: bool) -> AbstractContextManager[Any]:
     """What a person's own model prints must not get between the JSON."""
     return redirect_stdout(sys.stderr) if as_json else nullcontext()
+
+
+@contextmanager
+def counted(live: bool, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress line, which is told how many of how many are done."""
+    if not live:
+        yield lambda now, of: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda now, of: progress.update(task, completed=now, total=of)
+
+
+def typed_again(command: str, flat: Mapping[str, Any]) -> str:
+    """A command with these options, as a person would type it."""
+    words = [f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in flat.items()]
+    return " ".join([command, *words])
 
 
 def print_json(value: Mapping[str, Any] | list[Any]) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from enlist.deploy.operate import Asked, Say, prepare, run_deployed
 from enlist.deploy.place import ServerPlace
 from enlist.engine.folder import partition_facts
 from enlist.errors import BadInput, EnlistError
+from enlist.launch.local_hosts import free_port
 from enlist.launch.problem import deal
 from enlist.options import ProblemOptions
 from enlist.problem import datasets
@@ -74,7 +74,7 @@ def _dealt(problem: ProblemOptions, seed: int) -> tuple[ProblemOptions, Federati
 
 def _deployment(folder: Path, federation: Federation) -> ServerPlace:
     """Keys, certificates and every worker's own rows; those of an earlier sitting where they are there."""
-    port = _free_port()
+    port = free_port()
     if (folder / "deploy.yaml").is_file():
         place = places.server_place(folder)
         if place.workers != federation.workers:
@@ -112,9 +112,3 @@ def _up(place: ServerPlace, say: Say) -> Iterator[None]:
     finally:
         keeper.terminate()
         keeper.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

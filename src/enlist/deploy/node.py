@@ -1,6 +1,5 @@
 """A worker's process: it joins the server, and starts the worker app for each message that comes."""
 
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from enlist.deploy.environment import environment, program, reason
 from enlist.deploy.link import toml_text
 from enlist.deploy.place import WorkerPlace
 from enlist.deploy.supervise import Child, Say, Supervisor, alone
+from enlist.launch.local_hosts import free_port
 
 # What Flower says, and what that means here.
 MEANINGS = (
@@ -49,7 +49,7 @@ def _node(place: WorkerPlace, data: Path) -> Child:
             program("flower-supernode"),
             *("--superlink", place.address, "--root-certificates", str(place.ca)),
             *("--auth-supernode-private-key", str(place.key)),
-            *("--host", "127.0.0.1", "--port", str(_free_port())),
+            *("--host", "127.0.0.1", "--port", str(free_port())),
             *("--node-config", facts),
         ]
 
@@ -66,9 +66,3 @@ def _node(place: WorkerPlace, data: Path) -> Child:
 
 def _reason(log: str) -> str | None:
     return next((meaning for words, meaning in MEANINGS if words in log), None) or reason(log)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -34,7 +34,7 @@ def supervise(words: Sequence[str], count: int, resume: str) -> int:
     Args:
         resume: what to type then.
     """
-    where = f"127.0.0.1:{_free_port()}"
+    where = f"127.0.0.1:{free_port()}"
     children = [_start(words, where, count, i) for i in range(count)]
     before = signal.signal(signal.SIGTERM, lambda *_: _tell(children, signal.SIGTERM))
     try:
@@ -65,7 +65,8 @@ def _cores_of(index: int, count: int) -> set[int]:
     return set(cores[index::count]) or {cores[index % len(cores)]}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

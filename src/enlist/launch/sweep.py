@@ -45,15 +45,20 @@ def launch_sweep(
         check_folder(out)
     points = Workshop(grid).points()
     described = complete_grid(grid, points)
-    if not resume:
-        out.mkdir(parents=True, exist_ok=True)
-        write_config(out / GRID_FILE, described)
-    elif described | read_config(out / GRID_FILE) != described:
-        raise BadInput(
-            f"resume {out}: its {GRID_FILE} was changed since it was begun; begin anew in another folder"
-        )
+    keep_plan(out / GRID_FILE, described, resume)
     with memory_explained():
         return carry(points, out, live=live, tensorboard=tensorboard)
+
+
+def keep_plan(path: Path, described: dict[str, Any], resume: bool) -> None:
+    """Writes what is to be done into a new folder; one that is taken up again must hold the same."""
+    if not resume:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_config(path, described)
+    elif described | read_config(path) != described:
+        raise BadInput(
+            f"resume {path.parent}: its {path.name} was changed since it was begun; begin anew in another folder"
+        )
 
 
 class Workshop:

@@ -12,7 +12,7 @@ from enlist.launch import methods
 from enlist.launch.grid import MOST_RUNS, Grid, checked, made_of, over
 from enlist.launch.joining import refuse_several
 from enlist.launch.run import check_folder, memory_explained
-from enlist.launch.sweep import Workshop, complete_grid
+from enlist.launch.sweep import Workshop, complete_grid, keep_plan
 from enlist.limits import MOST_SEEDS, within
 from enlist.options import AlgorithmOptions, MethodOptions
 from enlist.report.sweep import SEED
@@ -82,13 +82,7 @@ def launch_tune(asked: Asked, out: Path, *, live: bool, resume: bool = False) ->
     points = Workshop(grid).points()
     plan = plan._replace(first=first_rung(points, plan))
     described = _described(grid, points, single.get(SEED, 0), halving, plan)
-    if not resume:
-        out.mkdir(parents=True, exist_ok=True)
-        write_config(out / PLAN_FILE, described)
-    elif described | read_config(out / PLAN_FILE) != described:
-        raise BadInput(
-            f"resume {out}: its {PLAN_FILE} was changed since it was begun; begin anew in another folder"
-        )
+    keep_plan(out / PLAN_FILE, described, resume)
     with memory_explained():
         tuned = halve(points, plan, out, live=live)
     config = _winner_config(tuned, points, out, single.get(SEED, 0), plan)

@@ -149,7 +149,7 @@ def _panel(
 
 
 def _say(axes: "Axes", x: int, y: int, cell: Cell, measure: Measure, colour: Any, size: float) -> None:
-    ink = "white" if _luminance(colour) < 0.45 else "#111111"
+    ink = ink_on(colour)
     first, second = cell_words(cell, measure)
     if not size:
         first, second = ("×" if cell.diverged else "–"), ""
@@ -184,11 +184,12 @@ def cell_words(cell: Cell, measure: Measure) -> tuple[str, str]:
     return mean, f"± {deviation:.1f}" if measure.is_percent else f"± {deviation:.2g}"
 
 
-def _luminance(colour: Any) -> float:
+def ink_on(colour: Any) -> str:
+    """White or nearly black, whichever can be read on a colour."""
     from matplotlib.colors import to_rgb
 
     red, green, blue = to_rgb(colour)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.45 else "#111111"
 
 
 def _name_axes(axes: "Axes", sweep: Sweep, across: str, down: str) -> None:

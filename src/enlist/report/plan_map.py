@@ -4,7 +4,7 @@ import os
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from enlist.report.heatmap import COLOURS, _luminance
+from enlist.report.heatmap import COLOURS, ink_on
 from enlist.report.panels import INK, MUTED, save, sheet, wants_log
 from enlist.report.plan_words import MEASURES, Measure, Plan, number, problem_words
 
@@ -57,7 +57,7 @@ def _panel(axes: "Axes", plan: Plan, measure: Measure) -> None:
     for y, row in enumerate(grid):
         for x, value in enumerate(row):
             shade = colour.to_rgba(value)
-            ink = "white" if _luminance(shade[:3]) < 0.45 else "#111111"
+            ink = ink_on(shade[:3])
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=shade, edgecolor="white"))
             axes.text(x, y, cell_text(value), ha="center", va="center", fontsize=7.2, color=ink)
     if (here := framed(plan)) is not None:

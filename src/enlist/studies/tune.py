@@ -1,6 +1,7 @@
 """Tuning from Python."""
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,18 +84,25 @@ def tune(
         "eval_every": usual_looks(rounds, by),
         **options,
     }
+    _check(given, seeds)
     tried = {name: list(values) for name, values in _tried(algorithm, axes).items()}
+    plan = Plan(rounds, eta, first_rounds, by, options.get("target"))
+    check(plan, math.prod(map(len, tried.values())), seeds)
+    tried["seed"] = [seed + 1 + i for i in range(seeds)]
+    return _carried_out(given, tried, plan, Path(out), resume)
+
+
+def _check(given: Mapping[str, Any], seeds: Any) -> None:
     if several := next((name for name, value in given.items() if isinstance(value, list)), None):
         raise BadInput(f"{several}: a tune has one value of it; for several use enlist.sweep")
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise BadInput(f"seeds = {seeds!r}: must be a whole number, 1 or more")
-    tried["seed"] = [seed + 1 + i for i in range(seeds)]
-    plan = Plan(rounds, eta, first_rounds, by, options.get("target"))
-    count = 1
-    for values in tried.values():
-        count *= len(values)
-    check(plan, count // seeds, seeds)
-    place = Path(out)
+
+
+def _carried_out(
+    given: Mapping[str, Any], tried: Mapping[str, list[Any]], plan: Plan, place: Path, resume: bool
+) -> Tuned:
+    """Runs a tune in a new folder, or goes on with the one that is there."""
     if not resume:
         refuse_if_used(place)
     points = list(points_of({**given, **tried}, tried))
