@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from enlist.deploy import link
 from enlist.deploy import place as places
 from enlist.launch.problem import deal
 from enlist.options import ProblemOptions
@@ -64,7 +65,9 @@ class Live:
             np.savez(path, x_train=federation.data.x_train[rows], y_train=federation.data.y_train[rows])
 
     def start_server(self) -> None:
+        """Returns once it answers: `deploy run` refuses where nobody does."""
         self._start("server", "deploy", "server", str(self.place.root))
+        until(lambda: link.is_up(self.place))
 
     def start_worker(self, worker: int, data: Path | None = None) -> None:
         own = self.place.worker(worker).folder
