@@ -15,7 +15,7 @@ from enlist.errors import BadInput
 from enlist.launch import methods
 from enlist.launch.grid import FILES, RUNS, Grid
 from enlist.launch.joining import refuse_several
-from enlist.launch.problem import check_work, cohort, deal, file_hashes, model
+from enlist.launch.problem import Load, check_work, cohort, deal, file_hashes, model
 from enlist.launch.run import check_folder, check_names, complete_config, memory_explained
 from enlist.options import HASHES, ProblemOptions, RunOptions, flatten, unflatten
 from enlist.problem import datasets
@@ -62,10 +62,14 @@ def keep_plan(path: Path, described: dict[str, Any], resume: bool) -> None:
 
 
 class Workshop:
-    """Makes the runs of a grid; what several of them have in common is made once."""
+    """Makes the runs of a grid; what several of them have in common is made once.
 
-    def __init__(self, grid: Grid):
-        self.grid = grid
+    Args:
+        load: where data sets come from.
+    """
+
+    def __init__(self, grid: Grid, load: Load = datasets.load):
+        self.grid, self._fetch = grid, load
         self._data: dict[Any, Dataset] = {}
         self._dealt: dict[Any, tuple[ProblemOptions, Federation]] = {}
         self._models: dict[Any, Model] = {}
@@ -124,7 +128,7 @@ class Workshop:
         # Only synthetic data depend on the seed; all others are loaded once.
         key = (name, workers, seed) if name.startswith("synthetic") else name
         if key not in self._data:
-            self._data[key] = datasets.load(name, workers=workers, seed=seed)
+            self._data[key] = self._fetch(name, workers=workers, seed=seed)
         return self._data[key]
 
     def _model(self, spec: str, federation: Federation) -> Model:

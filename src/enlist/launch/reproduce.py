@@ -1,0 +1,163 @@
+"""`enlist reproduce`: from recipes to raw metrics. What is already there is not run again."""
+
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from enlist.engine import platform
+from enlist.engine.board import Tally, board
+from enlist.engine.run import Run
+from enlist.engine.timing import worker_seconds
+from enlist.engine.together import simulate_each
+from enlist.launch.grid import Grid
+from enlist.launch.joining import refuse_several
+from enlist.launch.problem import Load
+from enlist.launch.run import memory_explained
+from enlist.launch.sweep import Workshop
+from enlist.problem import datasets
+from enlist.problem.dataset import Dataset
+from enlist.report.sweep import folder_names
+from enlist.studies.grid import Group, Point, grouped, job_of, work_of
+from enlist.studies.paper import raw
+from enlist.studies.paper.raw import Curve, Raw, Sitting
+from enlist.studies.paper.recipe import Recipe
+from enlist.studies.paper.setting import Scale, Setting
+
+RAW, WORK = "raw", "work"
+
+
+def carry_out(
+    recipes: Sequence[Recipe], scale: Scale, out: Path, *, live: bool, load: Load = datasets.load
+) -> Raw:
+    """Runs everything that the recipes need and `out` does not hold yet.
+
+    Args:
+        live: whether to draw progress.
+        load: where data sets come from.
+
+    Returns:
+        All that `out` holds then.
+    """
+    refuse_several("reproduce")
+    platform.prepare()
+    known = raw.read(out / RAW)
+    settings = dict.fromkeys(setting for recipe in recipes for setting in recipe.runs(scale))
+    missing = known.missing(settings)
+    load = thinned(load, scale.rows)
+    with memory_explained():
+        if missing:
+            _run(missing, points_of(missing, load), out, live)
+        timed = [setting for recipe in recipes if recipe.timed for setting in recipe.runs(scale)]
+        _time(timed, out, known, load)
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    return raw.read(out / RAW)
+
+
+def points_of(settings: Sequence[Setting], load: Load) -> list[Point]:
+    """The runs that these settings stand for, checked."""
+    if len(settings) == 1:
+        # A grid has at least two runs.
+        (point, _) = points_of([*settings, settings[0]._replace(seed=settings[0].seed + 1)], load)
+        return [point]
+    return Workshop(Grid({}, [setting.options() for setting in settings]), load).points()
+
+
+def thinned(load: Load, rows: int) -> Load:
+    """Data sets with so many training rows, and as many test rows, drawn once; 0: as they are."""
+
+    def loaded(name: str, workers: int, seed: int) -> Dataset:
+        data = load(name, workers=workers, seed=seed)
+        if not rows:
+            return data
+        rng = np.random.default_rng(0)
+        train, test = (rng.permutation(len(y))[:rows] for y in (data.y_train, data.y_test))
+        return replace(
+            data,
+            x_train=data.x_train[train],
+            y_train=data.y_train[train],
+            x_test=data.x_test[test],
+            y_test=data.y_test[test],
+        )
+
+    return loaded
+
+
+def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: bool) -> None:
+    """Group by group; each run is kept when it is finished, and until then in a folder of its own."""
+    names = folder_names([setting._asdict() for setting in settings])
+    tasks = [point.task for point in points]
+    amounts = [work_of(task) for task in tasks]
+    tally = Tally(sum(a * s.rounds for a, s in zip(amounts, settings, strict=True)), len(points))
+    # Short groups first: the most is known soonest.
+    groups = sorted(grouped(tasks), key=lambda group: _amount(group, amounts, settings))
+    with board(tally, live) as shown:
+        for number, group in enumerate(groups, 1):
+            first = settings[group.places[0]]
+            words = f"group {number}/{len(groups)} ({_words(first)}: {len(group.places)} runs)"
+            places = [out / WORK / names[place] for place in group.places]
+            jobs = [job_of(points[i], place) for i, place in zip(group.places, places, strict=True)]
+            display = shown.shown(words, amounts[group.places[0]])
+            began, spent = time.perf_counter(), 0.0
+            for i, run in zip(
+                group.places, simulate_each(jobs, room=group.room, display=display), strict=True
+            ):
+                curve = curve_of(settings[i], run)
+                spent += curve.device_seconds
+                raw.append(out / RAW, [curve])
+            wall = time.perf_counter() - began
+            facts = Sitting(_words(first), len(jobs), round(spent, 2), round(wall, 2), platform.describe())
+            raw.append_sitting(out / RAW, facts)
+            for place in places:
+                shutil.rmtree(place, ignore_errors=True)
+
+
+def _amount(group: Group, amounts: Sequence[float], settings: Sequence[Setting]) -> float:
+    return sum(amounts[place] * settings[place].rounds for place in group.places)
+
+
+def _words(setting: Setting) -> str:
+    return (
+        f"{setting.dataset} {setting.model} {setting.algorithm} n={setting.cohort} of {setting.workers} "
+        f"K={setting.local_epochs} batch={setting.batch} T={setting.rounds}"
+    )
+
+
+def curve_of(setting: Setting, run: Run) -> Curve:
+    """What is kept of a run."""
+    lines = run.metrics
+
+    def column(name: str) -> np.ndarray:
+        return np.array([np.nan if line[name] is None else line[name] for line in lines], np.float64)
+
+    facts: dict[str, Any] = run.summary
+    return Curve(
+        setting,
+        facts["status"],
+        np.array([line["round"] for line in lines], np.int64),
+        column("train_loss"),
+        column("test_loss"),
+        column("test_accuracy"),
+        facts["uplink_bytes"],
+        facts["downlink_bytes"],
+        facts["device_seconds"],
+        facts["device"],
+        facts["versions"],
+    )
+
+
+def _time(settings: Iterable[Setting], out: Path, known: Raw, load: Load) -> None:
+    """Measures what a worker computes in a round, the methods of one model in turns."""
+    by_model: dict[tuple[Any, ...], dict[tuple[Any, ...], Setting]] = {}
+    for setting in settings:
+        if (key := raw.seconds_key(setting)) not in known.seconds and setting.workers > 1:
+            by_model.setdefault(key[:2], {}).setdefault(key, setting)
+    seconds = dict(known.seconds)
+    for wanted in by_model.values():
+        tasks = [point.task for point in points_of(list(wanted.values()), load)]
+        seconds |= zip(wanted, worker_seconds(tasks), strict=True)
+        raw.keep_seconds(out / RAW, seconds)

@@ -1,0 +1,40 @@
+"""Figure 2: LR, 2NN and CNN on MNIST over p, all workers and 10 of them, 5 local epochs, rates 0.1 and 1.
+
+The paper sees all three converge, p = 5 next to p = 10, and p = 1 unstable, for the CNN most.
+"""
+
+from enlist.studies.paper.recipe import (
+    DEGREES,
+    FULL_COHORT,
+    MODELS,
+    PARTIAL_COHORT,
+    Panel,
+    Recipe,
+    by_degree,
+)
+from enlist.studies.paper.setting import Scale, Setting
+
+THREE = ("logistic", "two_nn", "cnn")
+
+
+def runs(scale: Scale) -> list[Setting]:
+    """Every model, degree and number of workers."""
+    return [
+        setting
+        for model in THREE
+        for setting in scale.settings(
+            "mnist",
+            model,
+            partition=[f"digits:{p}" for p in DEGREES],
+            cohort=(FULL_COHORT, PARTIAL_COHORT),
+            local_epochs=5,
+        )
+    ]
+
+
+def panels(scale: Scale) -> list[Panel]:
+    """A column a model."""
+    return [Panel(MODELS[model], by_degree(model)) for model in THREE]
+
+
+RECIPE = Recipe("fig2", "Three models on MNIST over the digits a worker holds", runs, panels)

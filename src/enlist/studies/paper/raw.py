@@ -1,0 +1,193 @@
+"""The raw metrics of many runs, compactly: a file for each data set and model, a line for each run.
+
+A line is appended when its run is finished, so that a kill loses no run that was. Files of several machines are put
+together by copying their lines into one file; a setting that is there twice counts once, as it was first.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from enlist.errors import BadInput
+from enlist.studies.paper.setting import Setting
+
+# Enough digits for any verdict, few enough to be kept.
+DIGITS = 5
+SECONDS_FILE, SITTINGS_FILE = "worker_seconds.json", "sittings.jsonl"
+SERIES = ("train_loss", "test_loss", "test_accuracy")
+
+
+class Curve(NamedTuple):
+    """One run.
+
+    Args:
+        status: done, or diverged.
+        round: those that were evaluated, each series beside it.
+        uplink_bytes, downlink_bytes: of one worker in a round.
+        device_seconds: its share of what the runs that advanced with it took, without compiling.
+        device: what it ran on.
+    """
+
+    setting: Setting
+    status: str
+    round: np.ndarray
+    train_loss: np.ndarray
+    test_loss: np.ndarray
+    test_accuracy: np.ndarray
+    uplink_bytes: int
+    downlink_bytes: int
+    device_seconds: float
+    device: str
+    versions: Mapping[str, str]
+
+    def rounds_to(self, accuracy: float) -> int | None:
+        """The first evaluated round with this test accuracy; None where there is none."""
+        reached = np.flatnonzero(self.test_accuracy >= accuracy - 1e-9)
+        return int(self.round[reached[0]]) if len(reached) else None
+
+
+class Sitting(NamedTuple):
+    """Runs that advanced together: what they are, and what they took, compiling and files included in `wall`."""
+
+    what: str
+    runs: int
+    device_seconds: float
+    wall_seconds: float
+    device: str
+
+
+class Raw:
+    """Finished runs by their settings.
+
+    Args:
+        seconds: what a worker computes in a round, by (dataset, model, algorithm, local epochs), where measured.
+    """
+
+    def __init__(self, curves: Iterable[Curve], seconds: Mapping[tuple[Any, ...], float] = {}):
+        self.curves: dict[Setting, Curve] = {}
+        for curve in curves:
+            self.curves.setdefault(curve.setting, curve)
+        self.seconds = dict(seconds)
+
+    def __iter__(self) -> Iterator[Curve]:
+        return iter(self.curves.values())
+
+    def __len__(self) -> int:
+        return len(self.curves)
+
+    def where(self, **wanted: Any) -> list[Curve]:
+        """Those with these values, by seed."""
+        found = [curve for curve in self if curve.setting.matches(wanted)]
+        return sorted(found, key=lambda curve: curve.setting.seed)
+
+    def missing(self, settings: Iterable[Setting]) -> list[Setting]:
+        """Those of the settings that are not here, each once."""
+        return [setting for setting in dict.fromkeys(settings) if setting not in self.curves]
+
+
+def line_of(curve: Curve) -> str:
+    """A run as its file keeps it."""
+    known = curve._asdict() | {"setting": curve.setting._asdict(), "round": curve.round.tolist()}
+    return json.dumps(known | {name: _short(getattr(curve, name)) for name in SERIES})
+
+
+def curve_of(line: str) -> Curve:
+    """The inverse of `line_of`."""
+    known = json.loads(line)
+    arrays = {
+        name: np.array([math.nan if value is None else value for value in known[name]], np.float64)
+        for name in SERIES
+    }
+    return Curve(
+        **known
+        | arrays
+        | {"setting": Setting(**known["setting"]), "round": np.array(known["round"], np.int64)}
+    )
+
+
+def seconds_key(setting: Setting) -> tuple[str, str, str, int]:
+    """Of what a worker computes in a round; the number of workers and their digits change nothing of it."""
+    return setting.dataset, setting.model, setting.algorithm, setting.local_epochs
+
+
+def append(folder: Path, curves: Sequence[Curve]) -> None:
+    """Adds finished runs to the files in a folder; on disk when this returns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    by_file: dict[str, list[str]] = {}
+    for curve in curves:
+        name = f"{curve.setting.dataset}-{curve.setting.model}.jsonl"
+        by_file.setdefault(name, []).append(line_of(curve))
+    for name, lines in by_file.items():
+        _add(folder / name, lines)
+
+
+def append_sitting(folder: Path, sitting: Sitting) -> None:
+    """Adds what a group of runs took."""
+    _add(folder / SITTINGS_FILE, [json.dumps(sitting._asdict())])
+
+
+def sittings(folder: Path) -> list[Sitting]:
+    """What all runs in a folder took, group by group."""
+    path = folder / SITTINGS_FILE
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Sitting(**json.loads(line)) for line in lines if line.endswith("}")]
+
+
+def _add(path: Path, lines: Sequence[str]) -> None:
+    cut = False
+    if path.exists() and path.stat().st_size:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            cut = file.read() != b"\n"
+    with path.open("a") as file:
+        # What a kill cut off must not run into what follows.
+        file.write("\n" * cut + "".join(f"{line}\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(folder: Path) -> Raw:
+    """All runs in a folder; none where there is no folder."""
+    return Raw(
+        [curve for path in sorted(folder.glob("*-*.jsonl")) for curve in _lines(path)], _seconds(folder)
+    )
+
+
+def _lines(path: Path) -> Iterator[Curve]:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        # A kill cuts a line off; the run is then made again.
+        if line.endswith("}"):
+            try:
+                yield curve_of(line)
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadInput(
+                    f"{path}: line {number} is damaged; remove it, and the run is made again"
+                ) from error
+
+
+def keep_seconds(folder: Path, seconds: Mapping[tuple[Any, ...], float]) -> None:
+    """Writes what a worker computes in a round."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [{"of": list(key), "seconds": value} for key, value in seconds.items()]
+    draft = folder / f".{SECONDS_FILE}.draft"
+    draft.write_text(json.dumps(rows, indent=1))
+    os.replace(draft, folder / SECONDS_FILE)
+
+
+def _seconds(folder: Path) -> dict[tuple[Any, ...], float]:
+    path = folder / SECONDS_FILE
+    if not path.exists():
+        return {}
+    try:
+        return {tuple(row["of"]): float(row["seconds"]) for row in json.loads(path.read_text())}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{path}: damaged; remove it, and it is measured again") from error
+
+
+def _short(values: np.ndarray) -> list[float | None]:
+    return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()]

@@ -1,0 +1,120 @@
+"""One run of the paper's experiments, in words and numbers, and what is chosen where the paper is silent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+# What the paper states for every figure and table: workers, rates.
+WORKERS = 100
+WORKER_LR, SERVER_LR = 0.1, 1.0
+# What it does not state. The batch size decides how many rounds a target takes; `choices.py` says how it was chosen.
+BATCH = {"mnist": 10, "cifar10": 50}
+
+
+class Setting(NamedTuple):
+    """What tells one run from another; names and meanings are those of `enlist run`.
+
+    Args:
+        dataset: mnist or cifar10.
+        rows: training rows that are used, drawn once; 0 for all of them.
+        partition: digits:P, iid, shards:2, ...; `workers` = 1 is training in one place.
+    """
+
+    dataset: str
+    model: str
+    partition: str
+    cohort: int
+    local_epochs: int
+    rounds: int
+    seed: int
+    batch: int
+    worker_lr: float = WORKER_LR
+    server_lr: float = SERVER_LR
+    algorithm: str = "fedavg"
+    workers: int = WORKERS
+    rows: int = 0
+    precision: str = "float32"
+
+    def options(self) -> dict[str, Any]:
+        """As options of `enlist run`."""
+        return {name: value for name, value in self._asdict().items() if name != "rows"}
+
+    def matches(self, wanted: Mapping[str, Any]) -> bool:
+        """Whether it has these values."""
+        return all(getattr(self, name) == value for name, value in wanted.items())
+
+
+class Extent(NamedTuple):
+    """How long and how often a model is run.
+
+    Args:
+        seeds: runs with the seeds 0, 1, ...
+    """
+
+    rounds: int
+    seeds: int
+
+
+class Scale(NamedTuple):
+    """How large the experiments are.
+
+    Args:
+        name: full or small.
+        extents: by model.
+        rows: training rows that are used of each data set; 0 for all.
+        precision: by data set.
+        image_model: what learns CIFAR-10.
+    """
+
+    name: str
+    extents: Mapping[str, Extent]
+    rows: int
+    precision: Mapping[str, str]
+    image_model: str
+
+    def settings(
+        self, dataset: str, model: str, *, seeds: int | None = None, **axes: Sequence[Any] | Any
+    ) -> Iterator[Setting]:
+        """Every combination of the axes, with every seed.
+
+        Args:
+            seeds: fewer of them than this scale has.
+            axes: other fields of a setting, each with one value or several.
+        """
+        extent = self.extents[model]
+        usual = {"batch": BATCH[dataset], "rounds": extent.rounds, "precision": self.precision[dataset]}
+        several = {
+            name: value if isinstance(value, list | tuple) else (value,)
+            for name, value in (usual | axes).items()
+        }
+        count = extent.seeds if seeds is None else min(seeds, extent.seeds)
+        for *chosen, seed in product(*several.values(), range(count)):
+            values = dict(zip(several, chosen, strict=True))
+            yield Setting(dataset=dataset, model=model, seed=seed, rows=self.rows, **values)
+
+
+FULL = Scale(
+    "full",
+    {
+        "logistic": Extent(rounds=100, seeds=5),
+        "two_nn": Extent(rounds=100, seeds=5),
+        "cnn": Extent(rounds=100, seeds=3),
+        "resnet18": Extent(rounds=100, seeds=2),
+    },
+    rows=0,
+    precision={"mnist": "float32", "cifar10": "bf16"},
+    image_model="resnet18",
+)
+# 20 rows a worker instead of 600, and the CNN for CIFAR-10: an ordinary computer has an answer in minutes.
+SMALL = Scale(
+    "small",
+    {
+        "logistic": Extent(rounds=20, seeds=2),
+        "two_nn": Extent(rounds=20, seeds=2),
+        "cnn": Extent(rounds=6, seeds=1),
+    },
+    rows=2000,
+    precision={"mnist": "float32", "cifar10": "float32"},
+    image_model="cnn",
+)
+SCALES = {scale.name: scale for scale in (FULL, SMALL)}
