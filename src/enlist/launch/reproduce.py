@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from enlist.engine import platform
 from enlist.engine.board import Tally, board
 from enlist.engine.run import Run
 from enlist.engine.timing import worker_seconds
-from enlist.engine.together import simulate_each
+from enlist.engine.together import Job, simulate_each
 from enlist.launch.grid import Grid
 from enlist.launch.joining import refuse_several
 from enlist.launch.problem import Load
@@ -29,6 +30,10 @@ from enlist.studies.paper.recipe import Recipe
 from enlist.studies.paper.setting import Scale, Setting
 
 RAW, WORK = "raw", "work"
+# On an accelerator, all runs of such a model that advance together take a minute or so: no checkpoints are made.
+SOON_OVER = ("logistic", "two_nn")
+# And of others, rounds from one checkpoint to the next: dozens of runs are saved at once.
+CHECKPOINT_EVERY = 20
 
 
 def carry_out(
@@ -100,7 +105,7 @@ def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: 
             first = settings[group.places[0]]
             words = f"group {number}/{len(groups)} ({_words(first)}: {len(group.places)} runs)"
             places = [out / WORK / names[place] for place in group.places]
-            jobs = [job_of(points[i], place) for i, place in zip(group.places, places, strict=True)]
+            jobs = [_job(settings[i], points[i], at) for i, at in zip(group.places, places, strict=True)]
             display = shown.shown(words, amounts[group.places[0]])
             began, spent = time.perf_counter(), 0.0
             for i, run in zip(
@@ -114,6 +119,16 @@ def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: 
             raw.append_sitting(out / RAW, facts)
             for place in places:
                 shutil.rmtree(place, ignore_errors=True)
+
+
+def _job(setting: Setting, point: Point, place: Path) -> Job:
+    """The run, in a folder with checkpoints unless it is soon over."""
+    if jax.devices()[0].platform == "cpu":
+        return job_of(point, place)
+    if setting.model in SOON_OVER:
+        return Job(point.task)
+    rare = replace(point.task.settings, checkpoint_every=CHECKPOINT_EVERY)
+    return job_of(point._replace(task=point.task._replace(settings=rare)), place)
 
 
 def _amount(group: Group, amounts: Sequence[float], settings: Sequence[Setting]) -> float:

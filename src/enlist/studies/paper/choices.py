@@ -14,7 +14,7 @@ from enlist.studies.paper.recipe import Recipe
 from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.table2 import ROWS, TARGETS, Row
 
-BATCHES = (10, 20, 32, 50, 64, 100, 200)
+BATCHES = (10, 20, 50, 100)
 ROUNDS = 40
 CELLS = [row for row in ROWS if row.dataset == "mnist" and row.model != "logistic"]
 

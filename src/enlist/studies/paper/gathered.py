@@ -1,0 +1,200 @@
+"""Everything that a reproduction leaves besides its raw metrics: figures, tables, verdicts, the page.
+
+All of it is made from the raw metrics alone, so it can be made again anywhere.
+"""
+
+import importlib
+import inspect
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from enlist.report import paper_tables
+from enlist.report.paper_figures import draw_bars, draw_curves
+from enlist.report.paper_page import Exhibit, Grid, Judged, Reproduction, write_markdown, write_page
+from enlist.report.paper_tables import Table
+from enlist.report.record import write_whole
+from enlist.studies.paper import raw as metrics
+from enlist.studies.paper import tabled, tabled_costs
+from enlist.studies.paper.claims import NOT_RUN, Verdict
+from enlist.studies.paper.drawing import drawing, headline, warning
+from enlist.studies.paper.gathered_costs import cost_of, costs_of, environment
+from enlist.studies.paper.raw import Raw, Sitting
+from enlist.studies.paper.recipe import Recipe
+from enlist.studies.paper.recipes import RECIPES
+from enlist.studies.paper.setting import Scale
+from enlist.studies.paper.verdicts import verdicts
+
+RAW = "raw"
+VERDICTS_FILE, ENVIRONMENT_FILE = "verdicts.json", "environment.json"
+PAGE_FILE, MARKDOWN_FILE = "report.html", "reproduction.md"
+# The claims that a recipe's runs bear on; see `verdicts.py`.
+CLAIMS = {
+    "fig1": (1, 2, 3, 4, 5, 6, 13),
+    "fig2": (1, 2, 3, 4, 5, 7),
+    "fig3": (6,),
+    "fig4": (6,),
+    "fig5": (8,),
+    "fig6": (9,),
+    "fig7": (10,),
+    "table2": (10, 11),
+    "unbalanced": (12,),
+}
+
+
+def touched(recipes: Iterable[Recipe]) -> set[int]:
+    """The claims that these recipes bear on."""
+    return {number for recipe in recipes for number in CLAIMS.get(recipe.name, ())}
+
+
+def shown(raw: Raw, scale: Scale, asked: Iterable[str]) -> list[Recipe]:
+    """The recipes that were asked for, and those whose runs are all there anyway."""
+    names = set(asked)
+    return [
+        recipe
+        for recipe in sorted(RECIPES.values(), key=_place)
+        if recipe.name in names or (recipe.runs(scale) and not raw.missing(recipe.runs(scale)))
+    ]
+
+
+def _place(recipe: Recipe) -> tuple[bool, bool, str]:
+    """Choices first, as the rest depends on them; then as in the paper; our own study last."""
+    return recipe.name != "choices", recipe.name == "unbalanced", recipe.name
+
+
+def write_all(out: Path, scale: Scale, recipes: Sequence[Recipe]) -> dict[str, Any]:
+    """Writes everything about these recipes into `out` from its raw metrics, and returns the summary.
+
+    Args:
+        recipes: as `shown` gives them.
+    """
+    raw, sittings = metrics.read(out / RAW), metrics.sittings(out / RAW)
+    judged = verdicts(raw, scale)
+    files = [
+        _keep(out, VERDICTS_FILE, {"scale": scale.name, "verdicts": [each._asdict() for each in judged]})
+    ]
+    exhibits = []
+    for recipe in recipes:
+        picture = _picture(recipe, raw, scale, out)
+        table = _table(recipe, raw, scale)
+        files += [picture] if picture else []
+        files += _write_table(table, out) if table is not None else []
+        exhibits.append(_exhibit(recipe, raw, sittings, scale, picture, table))
+    facts = environment(raw, sittings, recipes, scale)
+    files.append(_keep(out, ENVIRONMENT_FILE, facts))
+    found = _reproduction(raw, scale, recipes, judged, exhibits, facts)
+    write_markdown(found, out / MARKDOWN_FILE)
+    write_page(found, out / PAGE_FILE)
+    return {
+        "scale": scale.name,
+        "recipes": [recipe.name for recipe in recipes],
+        "runs": len(raw),
+        "diverged": facts["diverged"],
+        "device_seconds": facts["device_seconds"],
+        "wall_seconds": facts["wall_seconds"],
+        "verdicts": [each._asdict() for each in judged],
+        "files": [*files, MARKDOWN_FILE, PAGE_FILE],
+    }
+
+
+def _keep(out: Path, name: str, facts: dict[str, Any]) -> str:
+    write_whole(out / name, (json.dumps(facts, indent=1, allow_nan=False) + "\n").encode())
+    return name
+
+
+def _picture(recipe: Recipe, raw: Raw, scale: Scale, out: Path) -> str | None:
+    name = f"figures/{recipe.name}.png"
+    if recipe.name == "fig7":
+        bars, goal, notes = tabled_costs.bars(raw, scale)
+        draw_bars(headline(recipe), goal, bars, out / name, notes, warning(scale, recipe.runs(scale)))
+    elif recipe.panels is not None:
+        draw_curves(drawing(recipe, raw, scale), out / name)
+    else:
+        return None
+    return name
+
+
+def _table(recipe: Recipe, raw: Raw, scale: Scale) -> Table | None:
+    if recipe.name == "table1":
+        return tabled.table1()
+    if recipe.name == "table2":
+        return tabled_costs.table2_of(raw, scale)
+    return tabled.table3_of(raw, scale) if recipe.name == "table3" else None
+
+
+def _write_table(table: Table, out: Path) -> list[str]:
+    names = [f"tables/{table.name}.csv", f"tables/{table.name}.tex"]
+    paper_tables.write_csv(table, out / names[0])
+    paper_tables.write_latex(table, out / names[1])
+    return names
+
+
+def _exhibit(
+    recipe: Recipe,
+    raw: Raw,
+    sittings: Sequence[Sitting],
+    scale: Scale,
+    picture: str | None,
+    table: Table | None,
+) -> Exhibit:
+    grids: list[Grid] = []
+    about = description(recipe)
+    if recipe.name == "table3":
+        grids = [tabled.divergence_rows(raw, scale)]
+    if recipe.name == "choices":
+        grids = [tabled.choice_rows(raw, scale)]
+        about = [*about, tabled.choice_words(raw, scale)]
+    cost = cost_of(recipe, raw, sittings, scale)
+    return Exhibit(
+        recipe.name,
+        headline(recipe),
+        about,
+        picture,
+        table,
+        grids,
+        CLAIMS.get(recipe.name, ()),
+        cost.words(),
+    )
+
+
+def description(recipe: Recipe) -> list[str]:
+    """What a recipe says of itself, in paragraphs."""
+    own = importlib.import_module(f"{__package__}.{recipe.name}")
+    return [" ".join(part.split()) for part in inspect.cleandoc(own.__doc__ or "").split("\n\n")]
+
+
+def _reproduction(
+    raw: Raw,
+    scale: Scale,
+    recipes: Sequence[Recipe],
+    judged: Sequence[Verdict],
+    exhibits: Sequence[Exhibit],
+    facts: dict[str, Any],
+) -> Reproduction:
+    known = [each for each in judged if each.verdict != NOT_RUN]
+    lead = (
+        f"Generalized FedAvg with two-sided learning rates: {len(raw):,} runs at {scale.name} scale, "
+        f"{len(known)} of {len(judged)} claims judged. The paper's figures are not available to us, so what its text "
+        "says of them is judged, claim by claim, by code from the raw metrics"
+    )
+    everything = [setting for recipe in recipes for setting in recipe.runs(scale)]
+    made = [
+        ["Machines", "; ".join(f"{name} ({each['runs']} runs)" for name, each in facts["machines"].items())]
+    ]
+    made += [
+        ["Versions", ", ".join(f"{name} {number}" for name, number in each["versions"].items())]
+        for each in facts["versions"]
+    ]
+    names = " ".join(recipe.name for recipe in recipes)
+    return Reproduction(
+        f"{lead}.",
+        warning(scale, everything),
+        [Judged(*each[:5]) for each in judged],
+        exhibits,
+        costs_of(facts),
+        "Device time is that of the runs alone; wall time has compiling, loading and files in it. A run that several "
+        "recipes need is made once and counted in each of them, in the total once.",
+        made,
+        [f"enlist reproduce {names} --scale {scale.name}", "enlist reproduce verdicts --out FOLDER"],
+    )

@@ -1,0 +1,132 @@
+"""What recipes took: runs, device time, wall time, machines, versions."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from enlist.report.paper_page import Grid
+from enlist.studies.paper.raw import Curve, Raw, Sitting
+from enlist.studies.paper.recipe import Recipe
+from enlist.studies.paper.setting import Scale, Setting
+
+
+class Cost(NamedTuple):
+    """Of one recipe.
+
+    Args:
+        wanted: runs that it needs; `runs` of them are there.
+        wall_seconds: its share of what groups of runs took, compiling and files included; None where not recorded.
+    """
+
+    runs: int
+    wanted: int
+    diverged: int
+    device_seconds: float
+    wall_seconds: float | None
+    machines: Sequence[str]
+
+    def words(self) -> str:
+        """In a sentence."""
+        if not self.wanted:
+            return "It takes no runs."
+        there = f"{self.runs} of {self.wanted} runs" if self.runs < self.wanted else f"{self.runs} runs"
+        gone = f", {self.diverged} of them diverged" if self.diverged else ""
+        if not self.runs:
+            return f"{there}."
+        wall = (
+            ""
+            if self.wall_seconds is None
+            else f"; {_minutes(self.wall_seconds)} minutes of wall time, compiling included"
+        )
+        return f"{there}{gone}: {_minutes(self.device_seconds)} device minutes on {', '.join(self.machines)}{wall}."
+
+
+def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale) -> Cost:
+    """What the runs of a recipe took."""
+    wanted = list(dict.fromkeys(recipe.runs(scale)))
+    curves = [raw.curves[setting] for setting in wanted if setting in raw.curves]
+    return _cost(curves, len(wanted), sittings)
+
+
+def _cost(curves: Sequence[Curve], wanted: int, sittings: Sequence[Sitting]) -> Cost:
+    shares = [_wall(curve.setting, sittings) for curve in curves]
+    known = [share for share in shares if share is not None]
+    return Cost(
+        len(curves),
+        wanted,
+        sum(curve.status == "diverged" for curve in curves),
+        sum(curve.device_seconds for curve in curves),
+        sum(known) if known and len(known) == len(shares) else None,
+        list(dict.fromkeys(curve.device for curve in curves)),
+    )
+
+
+def sitting_words(setting: Setting) -> str:
+    """By what a group of runs is called in `sittings.jsonl`."""
+    return (
+        f"{setting.dataset} {setting.model} {setting.algorithm} n={setting.cohort} of {setting.workers} "
+        f"K={setting.local_epochs} batch={setting.batch} T={setting.rounds}"
+    )
+
+
+def _wall(setting: Setting, sittings: Sequence[Sitting]) -> float | None:
+    """A run's share of its group's time."""
+    own = [sitting for sitting in sittings if sitting.what == sitting_words(setting)]
+    runs = sum(sitting.runs for sitting in own)
+    return sum(sitting.wall_seconds for sitting in own) / runs if runs else None
+
+
+def environment(
+    raw: Raw, sittings: Sequence[Sitting], recipes: Sequence[Recipe], scale: Scale
+) -> dict[str, Any]:
+    """Versions, machines, counts, and seconds by recipe, ready for JSON."""
+    curves = list(raw)
+    machines: dict[str, dict[str, Any]] = {}
+    versions: dict[str, dict[str, Any]] = {}
+    for curve in curves:
+        machine = machines.setdefault(curve.device, {"runs": 0, "device_seconds": 0.0})
+        machine["runs"] += 1
+        machine["device_seconds"] += curve.device_seconds
+        key = json.dumps(dict(curve.versions), sort_keys=True)
+        versions.setdefault(key, {"versions": dict(curve.versions), "runs": 0})["runs"] += 1
+    for machine in machines.values():
+        machine["device_seconds"] = round(machine["device_seconds"], 2)
+    return {
+        "scale": scale.name,
+        "runs": len(curves),
+        "diverged": sum(curve.status == "diverged" for curve in curves),
+        "device_seconds": round(sum(curve.device_seconds for curve in curves), 2),
+        "wall_seconds": round(sum(sitting.wall_seconds for sitting in sittings), 2),
+        "machines": machines,
+        "versions": list(versions.values()),
+        "worker_seconds": [{"of": list(key), "seconds": value} for key, value in raw.seconds.items()],
+        "recipes": {recipe.name: _facts(cost_of(recipe, raw, sittings, scale)) for recipe in recipes},
+    }
+
+
+def _facts(cost: Cost) -> dict[str, Any]:
+    wall = None if cost.wall_seconds is None else round(cost.wall_seconds, 2)
+    return {
+        "runs": cost.runs,
+        "wanted": cost.wanted,
+        "diverged": cost.diverged,
+        "device_seconds": round(cost.device_seconds, 2),
+        "wall_seconds": wall,
+        "machines": list(cost.machines),
+    }
+
+
+def costs_of(facts: dict[str, Any]) -> Grid:
+    """The environment's recipes as a table: heads and rows."""
+    rows = []
+    for name, cost in facts["recipes"].items():
+        runs = f"{cost['runs']}" if cost["runs"] == cost["wanted"] else f"{cost['runs']} of {cost['wanted']}"
+        wall = "–" if cost["wall_seconds"] is None else _minutes(cost["wall_seconds"])
+        rows.append([name, runs, str(cost["diverged"]), _minutes(cost["device_seconds"]), wall])
+    totals = [_minutes(facts[name]) for name in ("device_seconds", "wall_seconds")]
+    rows.append(["all runs", str(facts["runs"]), str(facts["diverged"]), *totals])
+    return ["recipe", "runs", "diverged", "device minutes", "wall minutes"], rows
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f}" if seconds >= 60 else f"{seconds / 60:.2f}"

@@ -1,0 +1,74 @@
+"""What the grid of table 3 came to: the best rates of every setting, and where runs diverged."""
+
+from typing import NamedTuple
+
+from enlist.studies.paper.raw import Curve, Raw
+from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale, Setting
+from enlist.studies.paper.statistics import ending
+from enlist.studies.paper.table3 import runs as grid_runs
+
+
+class Best(NamedTuple):
+    """The best rates of one model, p, n and K.
+
+    Args:
+        setting: of the run with the lowest training loss in its last tenth of rounds; its rates are the best.
+        loss, accuracy: means over that tenth.
+        paper_loss, paper_accuracy: the same at worker rate 0.1 and server rate 1; None where that diverged or was
+            not run.
+        tried, diverged: how many pairs of rates.
+    """
+
+    setting: Setting
+    loss: float
+    accuracy: float
+    paper_loss: float | None
+    paper_accuracy: float | None
+    tried: int
+    diverged: int
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether the best rates are the paper's."""
+        return (self.setting.worker_lr, self.setting.server_lr) == (WORKER_LR, SERVER_LR)
+
+
+def best_rates(raw: Raw, scale: Scale) -> list[Best]:
+    """For every model, p, n and K of the grid of which a run went through, in the grid's order."""
+    cells: dict[Setting, list[Curve]] = {}
+    for setting in dict.fromkeys(grid_runs(scale)):
+        if setting in raw.curves:
+            whichever = setting._replace(worker_lr=0.0, server_lr=0.0)
+            cells.setdefault(whichever, []).append(raw.curves[setting])
+    return [best for runs in cells.values() if (best := _best(runs)) is not None]
+
+
+def diverged_by_server_rate(raw: Raw, scale: Scale, model: str | None = None) -> dict[float, tuple[int, int]]:
+    """For each server rate of the grid: how many runs diverged, and of how many; of one model, or of all."""
+    counts: dict[float, tuple[int, int]] = {}
+    for setting in dict.fromkeys(grid_runs(scale)):
+        if setting in raw.curves and model in (None, setting.model):
+            diverged, all_ = counts.get(setting.server_lr, (0, 0))
+            counts[setting.server_lr] = (diverged + _diverged(raw.curves[setting]), all_ + 1)
+    return counts
+
+
+def _best(runs: list[Curve]) -> Best | None:
+    done = [run for run in runs if not _diverged(run)]
+    if not done:
+        return None
+    first = min(done, key=lambda run: ending(run, "train_loss"))
+    papers = [run for run in done if (run.setting.worker_lr, run.setting.server_lr) == (WORKER_LR, SERVER_LR)]
+    return Best(
+        first.setting,
+        ending(first, "train_loss"),
+        ending(first, "test_accuracy"),
+        ending(papers[0], "train_loss") if papers else None,
+        ending(papers[0], "test_accuracy") if papers else None,
+        len(runs),
+        len(runs) - len(done),
+    )
+
+
+def _diverged(run: Curve) -> bool:
+    return run.status != "done"

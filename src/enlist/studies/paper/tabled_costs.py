@@ -1,0 +1,172 @@
+"""Table 2 and figure 7: rounds, MiB and seconds to a target, the paper's numbers beside ours."""
+
+from typing import Any
+
+import numpy as np
+
+from enlist.report.paper_figures import NOT_RUN, Bar
+from enlist.report.paper_tables import Table, latex_cell
+from enlist.studies.paper import table2
+from enlist.studies.paper.drawing import warning
+from enlist.studies.paper.fig5 import PARTITIONS
+from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipe import MODELS
+from enlist.studies.paper.setting import Scale
+from enlist.studies.paper.statistics import rounded
+from enlist.studies.paper.statistics_table2 import CLOSE, Cell, row_runs, table2_cells
+from enlist.studies.paper.table2 import BANDWIDTH, METHODS, TARGETS, Row
+
+NAMES = {"scaffold": "SCAFFOLD", "fedavg": "FedAvg"}
+DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+SPLITS = {**table2.SKEWS, **PARTITIONS}
+PRINTED = ("rounds", "MiB", "seconds")
+LATEX_NOTE = "In square brackets: the paper. --: fewer than half of the seeds got there."
+
+
+def table2_of(raw: Raw, scale: Scale) -> Table:
+    """All rows, the paper's numbers as remarks below ours."""
+    by_row: dict[Row, list[Cell]] = {}
+    for cell in table2_cells(raw, scale):
+        by_row.setdefault(cell.row, []).append(cell)
+    rows, latex = [], []
+    for row, cells in by_row.items():
+        numbers = [text for cell in cells for text in _texts(cell, _best(raw, scale, cell))]
+        top = "–" if cells[0].ceiling is None else f"{100 * cells[0].ceiling:.2f}%"
+        data = f"{DATA[row.dataset]}, {SPLITS[row.partition]}"
+        first = [data, f"{row.cohort}", MODELS[cells[0].model]]
+        rows.append([*first, *numbers, top])
+        short = [latex_cell(text) for cell in cells for text in _brackets(cell)]
+        latex.append([*map(latex_cell, first), *short, latex_cell(top)])
+    heads = ["data", "n", "model"]
+    heads += [f"{NAMES[method]} {what}" for method in METHODS for what in PRINTED]
+    records = [_record(cell, _best(raw, scale, cell)) for cells in by_row.values() for cell in cells]
+    return Table("table2", _caption(scale), [*heads, "ceiling"], rows, 3, records, latex, LATEX_NOTE)
+
+
+def _caption(scale: Scale) -> str:
+    small = warning(scale, table2.runs(scale))
+    return (
+        f"To {100 * TARGETS['mnist']:g}% test accuracy on MNIST and {100 * TARGETS['cifar10']:g}% on CIFAR-10, 100 "
+        "workers, 5 local epochs, rates 0.1 and 1: the median over seeds, the lowest and the highest of them, and "
+        "last the paper's number. MiB: one worker, up and down, of the messages really sent. Seconds: rounds times "
+        f"one worker's computing, measured, and MiB / {BANDWIDTH:g}; the paper's computing is that of a V100. "
+        "Ceiling: the best test accuracy of training in one place on all rows. Reached: within a factor "
+        f"{CLOSE:g} of the paper's rounds; slower, faster: not; cannot be reached: the ceiling is below the target."
+        + (f" {small[0].upper()}{small[1:]}." if small else "")
+    )
+
+
+def _best(raw: Raw, scale: Scale, cell: Cell) -> float | None:
+    """The best test accuracy of any run of a cell."""
+    runs = row_runs(raw, scale, cell.row, cell.method)
+    known = [run.test_accuracy[np.isfinite(run.test_accuracy)] for run in runs]
+    return max((float(values.max()) for values in known if len(values)), default=None)
+
+
+def _texts(cell: Cell, best: float | None) -> list[str]:
+    """Rounds, MiB and seconds as text, the paper's below."""
+    paper = [f"paper {cell.paper[0]}", *(f"paper {value:,.2f}" for value in cell.paper[1:])]
+    if not cell.rounds:
+        ours = [NOT_RUN, "–", "–"]
+    elif cell.cost is None:
+        ours = ["\n".join(["–", cell.verdict, *_short_of(cell, best)]), "–", "–"]
+    else:
+        ours = [_spread(cell), _number(cell.cost.mib), _number(cell.cost.seconds)]
+    return [f"{own}\n{said}" for own, said in zip(ours, paper, strict=True)]
+
+
+def _brackets(cell: Cell) -> list[str]:
+    """Rounds, MiB and seconds on one line each, the paper's in brackets."""
+    paper = [str(cell.paper[0]), *(f"{value:.2f}" for value in cell.paper[1:])]
+    reached = [rounds for rounds in cell.rounds if rounds is not None]
+    ours = ["–", "–", "–"]
+    if cell.cost is not None:
+        over = f" ({min(reached)}–{max(reached)})" if min(reached) < max(reached) else ""
+        ours = [f"{cell.median:g}{over}", _number(cell.cost.mib), _number(cell.cost.seconds)]
+    return [f"{own} [{said}]" for own, said in zip(ours, paper, strict=True)]
+
+
+def _short_of(cell: Cell, best: float | None) -> list[str]:
+    """How far a cell came that did not get there."""
+    said = [f"{cell.reached} of {len(cell.rounds)} seeds" if cell.reached else ""]
+    said += [f"{cell.diverged} diverged" if cell.diverged else ""]
+    return [*filter(None, said), *([] if best is None else [f"best {100 * best:.2f}%"])]
+
+
+def _spread(cell: Cell) -> str:
+    """The median rounds; below, the verdict, the lowest seed and the highest, and how many did not get there."""
+    reached = [rounds for rounds in cell.rounds if rounds is not None]
+    said = [f"{cell.median:g}", cell.verdict]
+    if min(reached) < max(reached):
+        said.append(f"{min(reached)}–{max(reached)}")
+    if len(reached) < len(cell.rounds):
+        said.append(f"{len(reached)} of {len(cell.rounds)} seeds")
+    return "\n".join(said)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _record(cell: Cell, best: float | None) -> dict[str, Any]:
+    reached = [rounds for rounds in cell.rounds if rounds is not None]
+    cost = cell.cost
+    known: dict[str, Any] = {
+        "dataset": cell.row.dataset,
+        "partition": cell.row.partition,
+        "cohort": cell.row.cohort,
+        "model": cell.model,
+        "method": cell.method,
+        "target": cell.target,
+        "seeds": len(cell.rounds),
+        "reached": cell.reached,
+        "diverged": cell.diverged,
+        "rounds_median": cell.median,
+        "rounds_min": min(reached, default=None),
+        "rounds_max": max(reached, default=None),
+        "mib": None if cost is None else rounded(cost.mib),
+        "computing_seconds": None if cost is None else rounded(cost.computing),
+        "sending_seconds": None if cost is None else rounded(cost.sending),
+        "seconds": None if cost is None else rounded(cost.seconds),
+        "best_accuracy": rounded(best),
+        "ceiling": rounded(cell.ceiling),
+        "paper_rounds": cell.paper[0],
+        "paper_mb": cell.paper[1],
+        "paper_seconds": cell.paper[2],
+        "verdict": cell.verdict,
+    }
+    return {name: "" if value is None else value for name, value in known.items()}
+
+
+def bars(raw: Raw, scale: Scale) -> tuple[list[Bar], str, str]:
+    """Figure 7: a bar for each method and partition of CIFAR-10; what the seconds are to; how to read it."""
+    cells = [cell for cell in table2_cells(raw, scale) if cell.row.dataset == "cifar10"]
+    drawn = [
+        Bar(
+            SPLITS[cell.row.partition],
+            NAMES[cell.method],
+            METHODS[::-1].index(cell.method),
+            *_split(cell, _best(raw, scale, cell)),
+        )
+        for cell in cells
+    ]
+    notes = (
+        "The median over seeds. Computing: of one worker, measured, times rounds; workers compute at the same time. "
+        f"Sending: MiB of one worker / {BANDWIDTH:g}. The paper's computing is that of a V100."
+    )
+    return drawn, f"{100 * TARGETS['cifar10']:g}% test accuracy on CIFAR-10", notes
+
+
+def _split(cell: Cell, best: float | None) -> tuple[tuple[float, float] | None, str]:
+    """Computing and sending to the target, and the words at the end of the bar."""
+    paper = f"paper {cell.paper[2]:.0f} s"
+    if not cell.rounds:
+        return None, f"{NOT_RUN} ({paper})"
+    if cell.cost is None:
+        return None, f"not reached{'' if best is None else f', best {100 * best:.1f}%'} ({paper})"
+    if cell.cost.computing is None or cell.cost.seconds is None:
+        return None, f"computing was not measured ({paper})"
+    said = f"{_number(cell.cost.seconds)} s in {cell.median:g} rounds ({paper})"
+    return (cell.cost.computing, cell.cost.sending), said
