@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from enlist.report import paper_tables
-from enlist.report.paper_figures import draw_bars, draw_curves
+from enlist.report.paper_bars import draw_bars
+from enlist.report.paper_figures import draw_curves
 from enlist.report.paper_page import Exhibit, Grid, Judged, Reproduction, write_markdown, write_page
 from enlist.report.paper_tables import Table
 from enlist.report.record import write_whole
@@ -185,8 +186,9 @@ def _reproduction(
     made += [
         ["Versions", ", ".join(f"{name} {number}" for name, number in each["versions"].items())]
         for each in facts["versions"]
+        if each["versions"]
     ]
-    names = " ".join(recipe.name for recipe in recipes)
+    names = "all" if len(recipes) == len(RECIPES) else " ".join(recipe.name for recipe in recipes)
     return Reproduction(
         f"{lead}.",
         warning(scale, everything),

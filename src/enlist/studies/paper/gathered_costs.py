@@ -1,11 +1,12 @@
 """What recipes took: runs, device time, wall time, machines, versions."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from enlist.report.paper_page import Grid
-from enlist.studies.paper.raw import Curve, Raw, Sitting
+from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
 from enlist.studies.paper.setting import Scale, Setting
 
@@ -45,18 +46,15 @@ def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale)
     """What the runs of a recipe took."""
     wanted = list(dict.fromkeys(recipe.runs(scale)))
     curves = [raw.curves[setting] for setting in wanted if setting in raw.curves]
-    return _cost(curves, len(wanted), sittings)
-
-
-def _cost(curves: Sequence[Curve], wanted: int, sittings: Sequence[Sitting]) -> Cost:
-    shares = [_wall(curve.setting, sittings) for curve in curves]
-    known = [share for share in shares if share is not None]
+    shares = wall_shares(raw, sittings)
+    walls = [shares.get(sitting_words(curve.setting)) for curve in curves]
+    known = [share for share in walls if share is not None]
     return Cost(
         len(curves),
-        wanted,
+        len(wanted),
         sum(curve.status == "diverged" for curve in curves),
         sum(curve.device_seconds for curve in curves),
-        sum(known) if known and len(known) == len(shares) else None,
+        sum(known) if known and len(known) == len(walls) else None,
         list(dict.fromkeys(curve.device for curve in curves)),
     )
 
@@ -69,11 +67,13 @@ def sitting_words(setting: Setting) -> str:
     )
 
 
-def _wall(setting: Setting, sittings: Sequence[Sitting]) -> float | None:
-    """A run's share of its group's time."""
-    own = [sitting for sitting in sittings if sitting.what == sitting_words(setting)]
-    runs = sum(sitting.runs for sitting in own)
-    return sum(sitting.wall_seconds for sitting in own) / runs if runs else None
+def wall_shares(raw: Raw, sittings: Sequence[Sitting]) -> dict[str, float]:
+    """A run's share of the recorded wall time of its group, by what the group is called."""
+    runs = Counter(sitting_words(curve.setting) for curve in raw)
+    walls: dict[str, float] = {}
+    for sitting in sittings:
+        walls[sitting.what] = walls.get(sitting.what, 0.0) + sitting.wall_seconds
+    return {what: wall / runs[what] for what, wall in walls.items() if runs[what]}
 
 
 def environment(
@@ -122,10 +122,13 @@ def costs_of(facts: dict[str, Any]) -> Grid:
     for name, cost in facts["recipes"].items():
         runs = f"{cost['runs']}" if cost["runs"] == cost["wanted"] else f"{cost['runs']} of {cost['wanted']}"
         wall = "–" if cost["wall_seconds"] is None else _minutes(cost["wall_seconds"])
-        rows.append([name, runs, str(cost["diverged"]), _minutes(cost["device_seconds"]), wall])
+        spent = [_minutes(cost["device_seconds"]), wall, ", ".join(cost["machines"]) or "–"]
+        rows.append([name, runs, str(cost["diverged"]), *spent])
     totals = [_minutes(facts[name]) for name in ("device_seconds", "wall_seconds")]
-    rows.append(["all runs", str(facts["runs"]), str(facts["diverged"]), *totals])
-    return ["recipe", "runs", "diverged", "device minutes", "wall minutes"], rows
+    rows.append(
+        ["all runs", str(facts["runs"]), str(facts["diverged"]), *totals, ", ".join(facts["machines"])]
+    )
+    return ["recipe", "runs", "diverged", "device minutes", "wall minutes", "machine"], rows
 
 
 def _minutes(seconds: float) -> str:

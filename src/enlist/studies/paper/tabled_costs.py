@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from enlist.report.paper_figures import NOT_RUN, Bar
+from enlist.report.paper_bars import Bar
+from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table, latex_cell
 from enlist.studies.paper import table2
 from enlist.studies.paper.drawing import warning

@@ -1,0 +1,318 @@
+"""What is made of raw metrics: the data of figures, tables as CSV and LaTeX, the page."""
+
+import csv
+import html
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from doctored import curve_of, made
+
+from enlist.report import paper_tables
+from enlist.report.paper_bars import Bar, draw_bars
+from enlist.report.paper_figures import Column, Drawing, Trace, draw_curves
+from enlist.studies.paper import claims_scaffold, raw, table2, table3, tabled, tabled_costs
+from enlist.studies.paper.drawing import drawing, trace, warning
+from enlist.studies.paper.gathered import CLAIMS, description, shown, touched, write_all
+from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipe import where
+from enlist.studies.paper.recipes import RECIPES
+from enlist.studies.paper.setting import FULL, SMALL
+from enlist.theory.table1 import ROWS as THEORY
+
+
+@pytest.fixture(scope="module")
+def all_runs():
+    return made(SMALL)
+
+
+@pytest.fixture(scope="module")
+def folder(all_runs, tmp_path_factory):
+    """Raw metrics, and what is made of them."""
+    out = tmp_path_factory.mktemp("made")
+    raw.append(out / "raw", list(all_runs))
+    raw.keep_seconds(out / "raw", all_runs.seconds)
+    raw.append_sitting(out / "raw", raw.Sitting("something else", 1, 1.0, 60.0, "formula"))
+    names = ("choices", "fig1", "fig5", "fig7", "table1", "table2", "table3")
+    facts = write_all(out, SMALL, [RECIPES[name] for name in names])
+    return out, facts
+
+
+def line(figure, column, label, metric="test_accuracy"):
+    (found,) = [each for each in figure.columns[column].traces[metric] if each.label == label]
+    return found
+
+
+def rows_of(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_line_is_the_mean_over_seeds_in_its_range(all_runs):
+    shown_line = line(drawing(RECIPES["fig1"], all_runs, SMALL), 0, "p = 2, n = 10")
+    own = [
+        curve.test_accuracy
+        for curve in all_runs.where(**where("two_nn", "digits:2", 10, 5))
+        if curve.setting.rounds == SMALL.extents["two_nn"].rounds
+    ]
+    assert len(own) == SMALL.extents["two_nn"].seeds
+    np.testing.assert_allclose(shown_line.middle, 100 * np.mean(own, axis=0))
+    np.testing.assert_allclose(shown_line.low, 100 * np.min(own, axis=0))
+    np.testing.assert_allclose(shown_line.high, 100 * np.max(own, axis=0))
+
+
+def test_runs_of_other_lengths_with_the_same_settings_are_not_drawn(all_runs):
+    """The batch size's runs, and the grid's, have settings of figure 1 but fewer rounds."""
+    same = all_runs.where(**where("two_nn", "digits:2", 10, 5), seed=0)
+    assert len({curve.setting.rounds for curve in same}) > 1
+    alone = Raw(all_runs.curves[setting] for setting in RECIPES["fig1"].runs(SMALL))
+    for one, other in zip(
+        drawing(RECIPES["fig1"], all_runs, SMALL).columns,
+        drawing(RECIPES["fig1"], alone, SMALL).columns,
+        strict=True,
+    ):
+        assert [each for each in one.traces["train_loss"] if each.color is not None] == other.traces[
+            "train_loss"
+        ]
+
+
+def test_what_all_lines_have_in_common_stands_in_the_title(all_runs):
+    figure = drawing(RECIPES["fig1"], all_runs, SMALL)
+    assert [column.title for column in figure.columns] == [
+        "(a) digits a worker",
+        "(b) workers a round",
+        "(c) local epochs, p = 5",
+    ]
+    assert line(figure, 2, "K = 5, n = 10").dashed
+    assert not line(figure, 2, "K = 5, n = 100").dashed
+
+
+def test_a_run_that_diverged_ends_there_and_is_marked():
+    setting = next(iter(RECIPES["fig1"].runs(SMALL)))
+    going = curve_of(setting)
+    gone = curve_of(setting._replace(seed=1))._replace(status="diverged", round=np.arange(1, 4))
+    series = {name: np.array([1.0, 2.0, math.nan]) for name in raw.SERIES}
+    both = trace("a line", [going, gone._replace(**series)], "train_loss", 0)
+    assert both.ends == [(2, 2.0)]
+    assert both.middle[0] == pytest.approx((going.train_loss[0] + 1) / 2)
+    # From there on those that are left.
+    np.testing.assert_allclose(both.middle[2:], going.train_loss[2:])
+    alone = trace("a line", [gone._replace(**series)], "train_loss", 0)
+    assert math.isnan(alone.middle[2])
+
+    figure = drawing(RECIPES["fig1"], Raw([going, gone._replace(**series)]), SMALL)
+    assert line(figure, 0, "p = 1, n = 100 (1 diverged)").ends
+    assert "diverged" in figure.notes
+
+
+def test_missing_runs_are_said(all_runs, tmp_path):
+    some = Raw(
+        [
+            curve
+            for curve in all_runs
+            if curve.setting.model == "two_nn" and curve.setting.seed == 0 and curve.setting.workers > 1
+        ]
+    )
+    figure = drawing(RECIPES["fig2"], some, SMALL)
+    assert [bool(column.traces["train_loss"]) for column in figure.columns] == [False, True, False]
+    assert figure.columns[1].traces["train_loss"][0].label == "p = 1, n = 100 (1 of 2 seeds)"
+    draw_curves(figure, tmp_path / "fig2.png")
+    nothing = drawing(RECIPES["fig5"], Raw([]), SMALL)
+    assert not any(column.traces["test_accuracy"] for column in nothing.columns)
+    draw_curves(nothing, tmp_path / "fig5.png")
+    drawn, goal, notes = tabled_costs.bars(Raw([]), SMALL)
+    assert {bar.seconds for bar in drawn} == {None}
+    assert all("not run yet" in bar.words for bar in drawn)
+    draw_bars("title", goal, drawn, tmp_path / "fig7.png", notes)
+    assert all((tmp_path / f"{name}.png").stat().st_size for name in ("fig2", "fig5", "fig7"))
+
+
+def test_a_small_figure_says_so_and_a_full_one_does_not(all_runs):
+    assert drawing(RECIPES["fig2"], all_runs, SMALL).warning == (
+        "small scale: 2,000 training rows, 6 to 20 rounds, 1 to 2 seeds; not the paper's size"
+    )
+    assert "6 rounds, 1 seed, CNN instead of ResNet-18" in drawing(RECIPES["fig5"], all_runs, SMALL).warning
+    assert warning(FULL, RECIPES["fig5"].runs(FULL)) == ""
+
+
+def test_a_warning_is_drawn_on_the_figure(tmp_path):
+    flat = Trace("a line", [1, 2], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [])
+    plain = Drawing("title", [Column("column", {"train_loss": [flat]}, {})], ["train_loss"], "notes")
+    draw_curves(plain, tmp_path / "plain.png")
+    draw_curves(plain._replace(warning="small"), tmp_path / "small.png")
+    assert (tmp_path / "plain.png").read_bytes() != (tmp_path / "small.png").read_bytes()
+
+
+def test_the_ceiling_and_the_best_rates_stand_beside_the_papers_setting(all_runs):
+    column = drawing(RECIPES["fig2"], all_runs, SMALL).columns[1]
+    alone = all_runs.where(model="two_nn", workers=1)
+    best = max(float(curve.test_accuracy.max()) for curve in alone)
+    assert column.levels["test_accuracy"] == [
+        (pytest.approx(100 * best), f"trained in one place: {100 * best:.1f}% at best")
+    ]
+    # Another pair of rates is made the best where it is hardest.
+    hardest = {"model": "two_nn", "partition": "digits:1", "cohort": 10, "local_epochs": 5, "rounds": 5}
+
+    def better(curve):
+        if not curve.setting.matches(hardest | {"worker_lr": 0.01, "server_lr": 10.0}):
+            return curve
+        return curve._replace(train_loss=0 * curve.train_loss)
+
+    column = drawing(RECIPES["fig2"], made(SMALL, then=better), SMALL).columns[1]
+    (grey,) = [each for each in column.traces["train_loss"] if each.color is None]
+    assert grey.label == "p = 1, n = 10 at table 3's best rates (0.01 and 10)"
+    assert grey.middle == [0.0] * 5
+
+
+def test_table1_has_all_analyses_and_formulas(folder):
+    out, _ = folder
+    rows = rows_of(out / "tables/table1.csv")
+    assert [row["analysis"] for row in rows] == [row.name for row in THEORY]
+    assert rows[-1]["rate_partial"] == "1/T + sqrt(K)/sqrt(nT)"
+    latex = (out / "tables/table1.tex").read_text()
+    assert r"$1/T + \sqrt{K}/\sqrt{nT}$" in latex
+    assert r"1/\epsilon^{3/2} + M^2/(SK \epsilon^2)" in latex
+    assert latex.count(r"\\" + "\n") == len(THEORY) + 1
+
+
+def test_table2_has_every_row_with_the_papers_numbers_beside_ours(folder, all_runs):
+    out, _ = folder
+    rows = rows_of(out / "tables/table2.csv")
+    assert len(rows) == 2 * len(table2.ROWS) == 28
+    printed = [getattr(row, method) for row in table2.ROWS for method in table2.METHODS]
+    assert [float(row["paper_seconds"]) for row in rows] == [each[2] for each in printed]
+    (own,) = [
+        row
+        for row in rows
+        if (row["partition"], row["cohort"], row["model"], row["method"])
+        == ("digits:2", "10", "two_nn", "fedavg")
+    ]
+    curves = [
+        curve for curve in all_runs.where(**where("two_nn", "digits:2", 10, 5)) if curve.setting.rounds == 20
+    ]
+    reached = [curve.rounds_to(0.95) for curve in curves]
+    assert (own["seeds"], own["reached"]) == ("2", "2")
+    assert float(own["rounds_median"]) == np.median(reached)
+    assert float(own["mib"]) == pytest.approx(np.median(reached) * 2 * 4 * 199_210 / 2**20, rel=1e-3)
+    latex = (out / "tables/table2.tex").read_text()
+    assert "{[}9548.07{]}" in latex
+    assert latex.count(r"\\" + "\n") == 15
+    table = tabled_costs.table2_of(all_runs, SMALL)
+    assert table.rows[-1][4].endswith("paper 8,866.06")
+    assert "small scale" in table.caption.lower()
+    assert all(f"{heading} rounds" in table.heads for heading in ("SCAFFOLD", "FedAvg"))
+
+
+def test_table2_marks_what_cannot_be_reached():
+    def capped(curve):
+        if curve.setting.model != "logistic":
+            return curve
+        return curve._replace(test_accuracy=np.minimum(curve.test_accuracy, 0.92))
+
+    table = tabled_costs.table2_of(made(SMALL, then=capped), SMALL)
+    assert "cannot be reached" in table.rows[0][3]
+    assert table.rows[0][-1] == "92.00%"
+    assert table.records[0]["verdict"] == "cannot be reached"
+    assert table.latex is not None
+    assert table.latex[0][3] == "-- {[}3{]}"
+
+
+def test_table3_is_complete_and_marks_what_diverged(folder, all_runs):
+    out, _ = folder
+    rows, wanted = rows_of(out / "tables/table3.csv"), set(table3.runs(SMALL))
+    assert len(rows) == len(wanted)
+    gone = [row for row in rows if row["status"] == "diverged"]
+    assert gone
+    assert {(row["server_lr"], row["worker_lr"]) for row in gone} == {("10.0", "0.1")}
+    assert {row["last_tenth_test_accuracy"] for row in gone} == {""}
+    table = tabled.table3_of(all_runs, SMALL)
+    assert len(table.rows) == 2 * 4
+    of = len(wanted) // 2
+    assert f"Diverged: 0 of {of} at server rate 1, {len(gone)} of {of} at server rate 10." in table.caption
+    heads, counts = tabled.divergence_rows(all_runs, SMALL)
+    assert counts[0][heads.index("η = 10, η_L = 0.1")] == "8 of 8"
+    assert counts[0][heads.index("η = 1, η_L = 0.1")] == "0 of 8"
+
+
+def test_the_batch_size_is_shown_with_its_rule(all_runs):
+    _, rows = tabled.choice_rows(all_runs, SMALL)
+    assert [row[0] for row in rows] == ["10", "20"]
+    assert sum("nearest" in row[2] for row in rows) == 1
+    assert "used here" in rows[0][2]
+    assert "rule chooses" in tabled.choice_words(all_runs, SMALL)
+    assert "not there yet" in tabled.choice_words(Raw([]), SMALL)
+
+
+def test_the_page_is_complete_in_itself(folder):
+    out, facts = folder
+    page = (out / "report.html").read_text()
+    body = page[: page.index('<script type="application/json"')]
+    assert body.count("data:image/png;base64,") == 3
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', body)
+    for each in facts["verdicts"]:
+        assert f'id="claim-{each["number"]}"' in body
+        assert all(html.escape(each[part]) in body for part in ("claim", "verdict", "statistic", "rule"))
+    assert "small scale: 2,000 training rows" in body
+    for title in ("Figure 1. 2NN on MNIST", "Table 1. ", "Table 2. ", "Table 3. ", "The batch size"):
+        assert title in body
+
+
+def test_the_markdown_says_the_same_and_its_links_are_there(folder):
+    out, facts = folder
+    said = (out / "reproduction.md").read_text()
+    links = re.findall(r"!\[[^]]*\]\(([^)]*)\)", said)
+    assert links == ["figures/fig1.png", "figures/fig5.png", "figures/fig7.png"]
+    assert all((out / link).is_file() for link in links)
+    assert all(each["statistic"] in said for each in facts["verdicts"])
+    assert set(facts["files"]) <= {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+
+
+def test_the_environment_counts_every_run_once(folder, all_runs):
+    out, facts = folder
+    environment = json.loads((out / "environment.json").read_text())
+    assert environment["runs"] == len(all_runs) == facts["runs"]
+    assert environment["device_seconds"] == len(all_runs)
+    assert environment["machines"] == {"formula": {"runs": len(all_runs), "device_seconds": len(all_runs)}}
+    assert environment["recipes"]["fig1"]["runs"] == len(set(RECIPES["fig1"].runs(SMALL)))
+    assert environment["recipes"]["fig1"]["wall_seconds"] is None
+    assert environment["wall_seconds"] == 60
+    assert environment["recipes"]["table1"] == {
+        "runs": 0,
+        "wanted": 0,
+        "diverged": 0,
+        "device_seconds": 0,
+        "wall_seconds": None,
+        "machines": [],
+    }
+
+
+def test_recipes_are_shown_that_were_asked_for_or_are_complete(all_runs):
+    own = Raw(all_runs.curves[setting] for setting in RECIPES["fig5"].runs(SMALL))
+    assert [recipe.name for recipe in shown(own, SMALL, ["table1"])] == ["fig5", "table1"]
+    assert [recipe.name for recipe in shown(all_runs, SMALL, [])][:2] == ["choices", "fig1"]
+
+
+def test_every_claim_belongs_to_a_recipe_and_every_recipe_describes_itself():
+    assert touched(RECIPES.values()) == set(range(1, 14))
+    for claim in (claims_scaffold.ROUNDS, claims_scaffold.TWICE):
+        assert all(claim.number in CLAIMS[name] for name in claim.recipes)
+    for recipe in RECIPES.values():
+        assert len(description(recipe)[0]) > 20
+
+
+def test_a_cell_with_a_bar_or_an_underscore_breaks_no_table():
+    table = paper_tables.Table("t", "50% of a_b", ["x|y", "n"], [["a|b_c", "1\nremark"]], 1, [{"x": "a,b"}])
+    assert paper_tables.markdown(table.heads, table.rows).splitlines()[2] == r"| a\|b_c | 1 (remark) |"
+    assert paper_tables.latex_cell("a_b & 5%\nremark") == r"a\_b \& 5\% (remark)"
+
+
+def test_bars_say_why_they_are_empty(all_runs):
+    slow = made(SMALL, then=lambda curve: curve._replace(test_accuracy=0.5 * curve.test_accuracy))
+    drawn, goal, _ = tabled_costs.bars(slow, SMALL)
+    assert goal == "75% test accuracy on CIFAR-10"
+    assert all(bar.seconds is None and bar.words.startswith("not reached, best") for bar in drawn)
+    reached = [bar for bar in tabled_costs.bars(all_runs, SMALL)[0] if isinstance(bar, Bar) and bar.seconds]
+    assert reached
+    assert all("(paper" in bar.words for bar in reached)

@@ -1,0 +1,237 @@
+"""`enlist reproduce`: one recipe really run, on little data; taken up again; and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from enlist.cli import main
+from enlist.launch.reproduce import carry_out
+from enlist.problem.dataset import Dataset
+from enlist.studies.paper import raw, unbalanced
+from enlist.studies.paper.setting import SCALES, Extent, Scale
+
+TINY = Scale(
+    "small",
+    {name: Extent(rounds=2, seeds=1) for name in ("logistic", "two_nn", "cnn")},
+    rows=1200,
+    precision={"mnist": "float32", "cifar10": "float32"},
+    image_model="cnn",
+)
+FILES = {
+    "verdicts.json",
+    "figures/unbalanced.png",
+    "environment.json",
+    "reproduction.md",
+    "report.html",
+}
+
+
+def blots(name, workers, seed):
+    """Images of 28 x 28 pixels whose class is where they are bright."""
+    assert name == "mnist"
+    rng = np.random.default_rng(0)
+
+    def draw(count):
+        y = np.arange(count) % 10
+        x = rng.random((count, 28, 28, 1)) * 0.3
+        x[np.arange(count), 2 * y, 2 * y] += 0.7
+        return x.astype(np.float32), y.astype(np.int32)
+
+    return Dataset(*draw(1500), *draw(200), classes=10, name="mnist")
+
+
+def shrink(patch):
+    """Little data, few rounds, and two programs instead of three."""
+    patch.setitem(SCALES, "small", TINY)
+    patch.setattr("enlist.problem.datasets.load", blots)
+    patch.setattr("enlist.studies.paper.unbalanced.EPOCHS", (1, 5))
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """The command on little data, in a folder of its own."""
+    shrink(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of an uninterrupted reproduction."""
+    out = tmp_path_factory.mktemp("paper") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        main(["reproduce", "unbalanced", "--out", str(out)])
+    return out
+
+
+def no_runs(*given, **named):
+    pytest.fail("nothing is left to run")
+
+
+def same(one, other):
+    """Whether two folders hold the same runs with the same metrics, to the last digit."""
+    first, second = raw.read(one / "raw"), raw.read(other / "raw")
+    assert first.curves.keys() == second.curves.keys()
+    return all(
+        np.array_equal(getattr(curve, name), getattr(second.curves[setting], name), equal_nan=True)
+        for setting, curve in first.curves.items()
+        for name in ("round", *raw.SERIES)
+    )
+
+
+def lines(folder):
+    return (folder / "raw" / "mnist-two_nn.jsonl").read_text().splitlines(keepends=True)
+
+
+def test_a_recipe_runs_and_leaves_everything(whole, tiny):
+    wanted = unbalanced.runs(TINY)
+    kept = raw.read(whole / "raw")
+    assert kept.curves.keys() == set(wanted)
+    assert len(wanted) == 6
+    assert all(list(curve.round) == [1, 2] for curve in kept)
+    assert all((whole / name).is_file() for name in FILES)
+    assert not (whole / "work").exists()
+    facts = json.loads((whole / "environment.json").read_text())
+    assert facts["recipes"]["unbalanced"]["runs"] == len(wanted) == facts["runs"]
+    assert facts["recipes"]["unbalanced"]["wall_seconds"] == pytest.approx(facts["wall_seconds"], abs=0.1)
+    assert sum(machine["runs"] for machine in facts["machines"].values()) == len(wanted)
+
+
+def test_going_on_runs_nothing_again_and_prints_the_same_as_json(whole, tiny, monkeypatch, capsys):
+    monkeypatch.setattr("enlist.launch.reproduce.simulate_each", no_runs)
+    before = lines(whole)
+    main(["reproduce", "unbalanced", "--out", str(whole), "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert lines(whole) == before
+    assert set(facts["files"]) == FILES
+    assert [each["number"] for each in facts["verdicts"]] == list(range(1, 14))
+    assert facts["verdicts"][11]["verdict"] != "not run"
+    assert facts["runs"] == len(before)
+    assert facts["device_seconds"] > 0
+
+
+def test_the_command_says_that_it_is_small_and_what_it_found(whole, tiny, monkeypatch, capsys):
+    monkeypatch.setattr("enlist.launch.reproduce.simulate_each", no_runs)
+    main(["reproduce", "unbalanced", "--out", str(whole)])
+    said = capsys.readouterr().out
+    assert said.splitlines()[0].startswith("small scale")
+    assert "--scale full" in said.splitlines()[0]
+    assert all(str(whole / name) in said for name in FILES)
+    # The recipe bears on claim 12 alone.
+    assert "unequal" in said
+    assert "SCAFFOLD" not in said
+
+
+def test_what_a_kill_left_is_run_again_and_equals_an_uninterrupted_run(whole, tiny, tmp_path):
+    torn = tmp_path / "torn"
+    (torn / "raw").mkdir(parents=True)
+    shutil.copy(whole / "reproduce.yaml", torn)
+    kept = lines(whole)
+    half = len(kept) // 2
+    (torn / "raw" / "mnist-two_nn.jsonl").write_text("".join(kept[:half]) + kept[half][:200])
+    main(["reproduce", "unbalanced", "--out", str(torn), "--json"])
+    assert same(whole, torn)
+    # The line that was cut off stays behind, and hurts nobody.
+    assert lines(torn)[:half] == kept[:half]
+    assert len(lines(torn)) == len(kept) + 1
+
+
+def test_runs_of_other_recipes_are_not_made(whole, tmp_path):
+    found = carry_out(
+        [unbalanced.RECIPE._replace(runs=lambda scale: [])], TINY, tmp_path, live=False, load=no_runs
+    )
+    assert len(found) == 0
+
+
+def test_verdicts_make_everything_again_from_raw_metrics(whole, tiny, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("enlist.launch.reproduce.simulate_each", no_runs)
+    shutil.copytree(whole / "raw", tmp_path / "results/paper/raw")
+    shutil.copy(whole / "reproduce.yaml", tmp_path / "results/paper")
+    main(["reproduce", "verdicts", "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["folder"] == "results/paper"
+    for name in FILES - {"report.html", "figures/unbalanced.png"}:
+        assert (tmp_path / "results/paper" / name).read_text() == (whole / name).read_text()
+    main(["reproduce", "verdicts"])
+    assert "SCAFFOLD" in capsys.readouterr().out
+
+
+def test_table1_takes_no_runs_and_is_remembered(tiny, capsys, tmp_path):
+    main(["reproduce", "table1", "--out", "here", "--json"])
+    assert json.loads(capsys.readouterr().out)["recipes"] == ["table1"]
+    main(["reproduce", "verdicts", "--out", "here", "--json"])
+    assert json.loads(capsys.readouterr().out)["recipes"] == ["table1"]
+    assert (tmp_path / "here/tables/table1.csv").is_file()
+
+
+def test_a_new_folder_is_dated(tiny, capsys, tmp_path):
+    main(["reproduce", "table1", "--json"])
+    folder = json.loads(capsys.readouterr().out)["folder"]
+    assert folder.startswith("runs/")
+    assert folder.endswith("-reproduce")
+
+
+def test_an_interruption_says_how_to_go_on(tiny, monkeypatch, capsys, tmp_path):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("enlist.launch.reproduce.simulate_each", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "unbalanced", "--out", "a b"])
+    assert stop.value.code == 130
+    said = capsys.readouterr().err
+    assert said == (
+        "enlist: interrupted; go on with: enlist reproduce unbalanced --scale small --out 'a b'\n"
+    )
+    assert (tmp_path / "a b/reproduce.yaml").is_file()
+
+
+def refused(words, capsys):
+    """The one line, and nothing else."""
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", *words])
+    said = capsys.readouterr()
+    assert stop.value.code == 2
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_another_scale_is_refused(whole, tiny, capsys):
+    before = sorted(whole.rglob("*"))
+    said = refused(["fig1", "--scale", "full", "--out", str(whole)], capsys)
+    assert f"scale = full: {whole} holds a reproduction at small scale; give --scale small" in said
+    said = refused(["verdicts", "--scale", "full", "--out", str(whole)], capsys)
+    assert "holds a reproduction at small scale" in said
+    assert sorted(whole.rglob("*")) == before
+
+
+def test_a_damaged_plan_or_run_is_refused(whole, tiny, capsys, tmp_path):
+    shutil.copytree(whole / "raw", tmp_path / "odd/raw")
+    (tmp_path / "odd/reproduce.yaml").write_text("scale: huge\n")
+    assert "odd/reproduce.yaml: damaged" in refused(["verdicts", "--out", "odd"], capsys)
+    (tmp_path / "odd/reproduce.yaml").write_text("scale: small\n")
+    path = tmp_path / "odd/raw/mnist-two_nn.jsonl"
+    path.write_text('{"setting": 3}\n' + path.read_text())
+    assert "line 1 is damaged" in refused(["verdicts", "--out", "odd"], capsys)
+    assert "line 1 is damaged" in refused(["unbalanced", "--out", "odd"], capsys)
+
+
+def test_without_data_there_is_one_line_and_no_folder(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "ENLIST_CACHE": str(tmp_path / "no"),
+        "ENLIST_DATA": "",
+        "ENLIST_OFFLINE": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "fig1", "--out", "new", "--json"])
+    said = capsys.readouterr()
+    assert stop.value.code == 1
+    assert said.out == ""
+    assert said.err.startswith("enlist: cannot obtain mnist")
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
