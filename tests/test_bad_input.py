@@ -42,6 +42,19 @@ WORDS = [
     ("run --rounds none", "rounds = none: must be a whole number"),
 ]
 
+REPRODUCE = [
+    ("reproduce", "reproduce: name a figure or a table, for instance: enlist reproduce fig1"),
+    ("reproduce fig8", "unknown figure or table 'fig8': did you mean 'fig7'? Known: fig1, fig2"),
+    ("reproduce tabel2 --out new", "unknown figure or table 'tabel2': did you mean 'table2'?"),
+    ("reproduce fig1 --scale ful --out new", "unknown scale 'ful': did you mean 'full'? Known: small, full"),
+    ("reproduce fig1 --scael full", "unknown option --scael: did you mean --scale?"),
+    ("reproduce fig1 --out done", "out = done: that folder holds something else; name a new one"),
+    ("reproduce fig1 --out good.npz", "out = good.npz: that is a file; name a folder"),
+    ("reproduce verdicts", "verdicts: there is no results/paper here; name the folder of a reproduction"),
+    ("reproduce verdicts --out done", "out = done: holds no reproduction (it has no reproduce.yaml)"),
+    ("reproduce verdicts fig1", "reproduce verdicts fig1: verdicts runs nothing"),
+]
+
 METHODS = [
     (f"run --dataset digits --rounds 1 --out new --algorithm {rest}", says)
     for rest, says in (
@@ -376,6 +389,8 @@ OUT = [
     ("report done --out good.npz", "out = good.npz: cannot be made a folder"),
     ("report done --rounds 3", "unknown option --rounds"),
     ("report --runs done", "unknown option --runs"),
+    ("speedup --resume empty", "resume empty: there is no speedup study in that folder"),
+    ("speedup --resume done --seeds 4", "resume and seeds are both given"),
     ("data", "data: say what to do, for instance: enlist data list"),
     ("data lst", "unknown action 'lst': did you mean 'list'?"),
     ("data list mnist", "data list takes no name"),
@@ -461,7 +476,20 @@ SWEEPS = [
     ("sweep --resume empty --rounds 3", "resume and rounds are both given"),
 ]
 
-CASES = [*WORDS, *METHODS, *NUMBERS, *NAMES, *CODECS, *DATA, *MODELS, *PROFILES, *KEPT, *OUT, *SWEEPS]
+CASES = [
+    *WORDS,
+    *REPRODUCE,
+    *METHODS,
+    *NUMBERS,
+    *NAMES,
+    *CODECS,
+    *DATA,
+    *MODELS,
+    *PROFILES,
+    *KEPT,
+    *OUT,
+    *SWEEPS,
+]
 
 MODELS_PY = """
 import jax.numpy as jnp

@@ -1,15 +1,19 @@
 """`enlist plan` from the command line: what it leaves, what it says, what it refuses."""
 
 import json
+import re
 from itertools import combinations, product
 
 import numpy as np
 import pytest
 import yaml
 
+import enlist as enlist_api
 from enlist.cli import main
 from enlist.cost import RoundCost
+from enlist.errors import BadInput
 from enlist.plan_options import counts
+from enlist.problem.quadratic import quadratic
 from enlist.theory.advice import advice, answers
 from enlist.theory.bounds import bound
 from enlist.theory.conditions import Constants, Rates
@@ -48,6 +52,58 @@ def test_everything_is_left_behind_and_the_page_loads_nothing(planned):
     for line in plan["advice"]:
         assert line.split(":")[0].replace("'", "&#x27;") in page
     assert (out / "heatmap.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_page_and_map_are_made_anew_from_the_numbers(planned, capsys, tmp_path):
+    out, plan = planned
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for name in ("report.html", "heatmap.png"):
+        (out / name).unlink()
+    code, printed, _ = enlist(f"report {out}", capsys)
+    assert (code, {path.name: path.read_bytes() for path in out.iterdir()}) == (0, before)
+    assert f"enlist run --config {out / 'config.yaml'}" in printed
+    code, printed, _ = enlist(f"report {out} --out {tmp_path / 'new'} --json", capsys)
+    assert json.loads(printed) == plan | {"folder": str(tmp_path / "new")}
+    assert (tmp_path / "new" / "report.html").read_bytes() == before["report.html"]
+
+
+def digits_plan(**options):
+    """What the command plans above, from Python."""
+    data = enlist_api.datasets.digits()
+    given = {
+        "cohort": 4,
+        "local": enlist_api.Steps(2, batch=50),
+        "points": 2,
+        "estimate_rounds": 2,
+        "estimate_workers": 10,
+        "iterations": 8,
+        "worker_seconds": 0.02,
+        "latency": 0.1,
+    }
+    fed = enlist_api.partition.digits(data, per_worker=2, workers=10, seed=0)
+    return enlist_api.plan(enlist_api.models.logistic(), fed, **given | options)
+
+
+def test_python_comes_to_the_same_plan(planned):
+    _, plan = planned
+    found = digits_plan(cohorts=[2, 4, 10], steps=np.array([1, 2, 8]))
+    took = {"seconds": plan["estimate"]["seconds"]}
+    assert found.facts | {"estimate": {**found.facts["estimate"], **took}} == plan | {"config": None}
+    assert found.rounds == plan["rounds"] == plan["predicted"]["rounds"]
+    assert (found.mib, found.seconds, found.goal) == (
+        *(plan["predicted"][name] for name in ("mib", "seconds")),
+        plan["goal"],
+    )
+    assert list(found.rates) == ["recommended", "server rate 1", "corollary", "given"]
+    assert found.rates["given"] == (0.1, 1.0)
+    assert found.conditions(0.1) == plan["given"]
+    assert found.conditions(*found.rates["recommended"])["hold"]
+    said = str(found)
+    for line in (*found.advice, *found.warnings):
+        assert line[:40] in said
+    assert f"{found.rounds:,} rounds" in said
+    assert f"{found.rounds:,} rounds" in repr(found)
+    assert [str(each) for each in found.table().columns[0].cells][1] == "infimum"
 
 
 def test_what_is_predicted_follows_from_the_constants(planned):
@@ -213,6 +269,88 @@ def test_axes_of_the_map():
     assert around(3, 4) == [1, 2, 3, 4]
     assert around(60) == [1, 10, 20, 50, 60, 100, 200, 500]
     assert counts("steps", None) == []
+
+
+# ---- from Python, on a problem of one's own ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def known():
+    return quadratic([0.5, 1.0, 2.0], 6, rows=8, noise=0.5, heterogeneity=1.0, distance=3.0)
+
+
+def plan_of(known, **options):
+    cheap = {"points": 2, "estimate_rounds": 10, "worker_seconds": 0.01, "goal": 0.1}
+    where = {"execution": "batch", "devices": 1}
+    given = {"cohort": 3, "local": enlist_api.Steps(2, 4), "worker_lr": 0.1, **cheap, **where} | options
+    return enlist_api.plan(known.model, known.federation, **given)
+
+
+def test_constants_of_a_known_problem_are_its_own(known, tmp_path):
+    said = []
+    found = plan_of(known, out=tmp_path / "out", say=said.append)
+    assert found.constants.smoothness == pytest.approx(known.smoothness, rel=1e-3)
+    assert found.constants.sigma_local == pytest.approx(known.sigma_local(4), rel=1e-3)
+    setting = Setting(found.constants, 6, 3, 2.0, "without-replacement", 0.1)
+    assert found.rounds == rounds_of(setting, 3.0, 2.0)
+    assert len(said) == 2
+    assert not any("learn" in line for line in found.warnings)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"plan.json", "heatmap.png", "report.html"}
+    assert "enlist run --config" not in (tmp_path / "out" / "report.html").read_text()
+    with pytest.raises(BadInput, match="not empty; name a new one"):
+        plan_of(known, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"worker_lr": 1e-4}, "hardly learned: .* raise --worker-lr or --estimate-rounds"),
+        ({"worker_lr": 100.0}, "not those of a run that learns; lower --worker-lr"),
+        ({"estimate_rounds": 0}, "of the initial model alone.*--estimate-rounds above 0"),
+        (
+            {"points": 1, "cohort": enlist_api.sampling.full(), "execution": "batch"},
+            "of the initial model alone.*give --points 2",
+        ),
+    ],
+)
+def test_a_short_run_that_hardly_learned_is_a_warning(change, said):
+    found = digits_plan(**change)
+    assert any(re.search(said, line) for line in found.warnings)
+    assert found.setting.cohort == (4 if "cohort" not in change else 10)
+
+
+def test_a_short_run_that_learned_is_none():
+    found = digits_plan(estimate_rounds=20)
+    first, last = found.facts["estimate"]["loss"]
+    assert last < 0.95 * first
+    assert not any("learn" in line for line in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"goal": 0}, "goal = 0: must be above 0"),
+        ({"goal": "low"}, "goal = 'low': must be a number"),
+        ({"cohorts": [2, 7]}, "cohorts = 7: there are 6 workers"),
+        ({"cohorts": [2, 2.5]}, "cohorts = 2,2.5: type whole numbers"),
+        ({"steps": [0]}, "steps = 0: 0 must be 1 or more"),
+        ({"points": 1.5}, "points = 1.5: must be a whole number"),
+        ({"estimate_workers": 0}, "estimate-workers = 0: must be 1 or more"),
+        ({"worker_lr": lambda t: 0.1}, "worker-lr = .* must be a number"),
+        ({"worker_lr": -1}, "worker-lr = -1: a learning rate must be above 0"),
+        ({"rounds": -1}, "rounds = -1: must be 0 or more"),
+        ({"cohort": enlist_api.sampling.at_least(2)}, "a plan is for full, with-replacement"),
+        ({"cohort": 9}, "9"),
+        ({"local": 5}, "local = 5: give Epochs"),
+        ({"local": enlist_api.Steps(1, later=((2, 3),))}, "the same local steps in every round"),
+    ],
+)
+def test_what_python_gets_wrong_is_said(known, options, said):
+    with pytest.raises(BadInput, match=said):
+        plan_of(known, **options)
+    with pytest.raises(TypeError, match="no argument 'cohrt'"):
+        plan_of(known, cohrt=3)
 
 
 def test_one_cell_is_the_whole_map_where_nothing_varies():

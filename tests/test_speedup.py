@@ -1,5 +1,7 @@
 """`enlist speedup`: T is found where it is known, the slope is -1 where it must be, and no speedup is called that."""
 
+import contextlib
+import io
 import json
 import math
 from types import SimpleNamespace
@@ -7,14 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import enlist as enlist_api
 from enlist.cli import main
 from enlist.launch.speedup import launch_speedup
 from enlist.options import unflatten
 from enlist.report import speedup_page, speedup_words
 from enlist.speedup_options import SpeedupOptions
+from enlist.studies import speedup as study
 from enlist.studies.rounds_needed import Needed, Search, never_rising, smallest
 from enlist.studies.slopes import drawn, least_values, slope
-from enlist.studies.speedup import Case, Effort, Found, Goal, facts_of
+from enlist.studies.speedup import Case, Effort, Found, Goal, facts_of, rounds_of
 from enlist.theory.conditions import Constants
 
 SEEDS, GOAL = 16, 0.006
@@ -208,18 +212,156 @@ def test_points_without_a_searched_T_are_left_out_and_named(tmp_path):
     assert "not reached" in (tmp_path / "report.html").read_text()
 
 
-def test_command_leaves_numbers_picture_and_page(tmp_path, capsys):
-    out = tmp_path / "out"
-    words = ["--sampling", "full", "--local-steps", "1,2", "--cohorts", "2", "--goal", "0.02", "--seeds", "4"]
-    main(["speedup", *words, "--looks", "8", "--out", str(out), "--json"])
-    printed = json.loads(capsys.readouterr().out)
+SMALL = [
+    "--sampling",
+    "full",
+    "--local-steps",
+    "1,2",
+    "--cohorts",
+    "2",
+    "--goal",
+    "0.02",
+    "--seeds",
+    "4",
+    "--looks",
+    "8",
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What a small study leaves, and what it prints."""
+    out, printed = tmp_path_factory.mktemp("speedup") / "out", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        main(["speedup", *SMALL, "--out", str(out), "--json"])
+    return out, json.loads(printed.getvalue())
+
+
+def test_command_leaves_numbers_picture_and_page(whole, capsys):
+    out, printed = whole
     kept = json.loads((out / "summary.json").read_text())
     assert printed == kept | {"folder": str(out)}
     assert [point["local_steps"] for point in kept["points"]] == [1, 2]
     assert kept["command"].startswith("enlist speedup ")
     assert "--local-steps 1,2" in kept["command"]
     assert (out / "speedup.png").read_bytes().startswith(b"\x89PNG")
-    assert "Do local steps help?" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "Do local steps help?" in page
+    (out / "report.html").unlink()
+    main(["report", str(out), "--json"])
+    assert json.loads(capsys.readouterr().out) == printed
+    assert (out / "report.html").read_text() == page
+
+
+# ---- interrupted ---------------------------------------------------------------------------------------
+
+
+def stopped_at(case, monkeypatch):
+    """Lets searches be made until that one, counted from 1, at which somebody types Ctrl-C."""
+    made = []
+
+    def search(*given):
+        if len(made) + 1 == case:
+            raise KeyboardInterrupt
+        made.append(given[0].local_steps)
+        return rounds_of(*given)
+
+    monkeypatch.setattr(study, "rounds_of", search)
+    return made
+
+
+def test_an_interrupted_study_goes_on_where_it_was(whole, tmp_path, monkeypatch, capsys):
+    cut = tmp_path / "cut"
+    stopped_at(2, monkeypatch)
+    with pytest.raises(SystemExit) as stopped:
+        main(["speedup", *SMALL, "--out", str(cut)])
+    assert stopped.value.code == 130
+    assert f"enlist speedup --resume {cut}" in capsys.readouterr().err
+    assert sorted(path.name for path in (cut / "searches").iterdir()) == ["1.json"]
+    assert not (cut / "summary.json").exists()
+    made = stopped_at(None, monkeypatch)
+    main(["speedup", "--resume", str(cut), "--json"])
+    assert made == [2]
+    assert (cut / "summary.json").read_bytes() == (whole[0] / "summary.json").read_bytes()
+    for number in (1, 2):
+        name = f"searches/{number}.json"
+        assert (cut / name).read_bytes() == (whole[0] / name).read_bytes()
+    assert "that folder is not empty" in refused(["speedup", *SMALL, "--out", str(cut)], capsys)
+    assert "resume and goal are both given" in refused(
+        ["speedup", "--resume", str(cut), "--goal", "1"], capsys
+    )
+    # Searches of another study, or what is left of one, are not taken for this one's.
+    kept = (cut / "searches" / "2.json").read_text()
+    (cut / "searches" / "2.json").write_text((cut / "searches" / "1.json").read_text())
+    assert "2.json: not a search of this study" in refused(["speedup", "--resume", str(cut)], capsys)
+    (cut / "searches" / "2.json").write_text(kept[:-40])
+    assert "2.json: damaged; remove it" in refused(["speedup", "--resume", str(cut)], capsys)
+    (cut / "searches" / "2.json").write_text(kept)
+    plan = cut / "speedup.yaml"
+    plan.write_text(plan.read_text().replace("goal: 0.02", "goal: 0.03"))
+    assert "1.json: not a search of this study" in refused(["speedup", "--resume", str(cut)], capsys)
+    plan.write_text("goals: 3")
+    assert "did you mean goal?" in refused(["speedup", "--resume", str(cut)], capsys)
+
+
+def test_constants_are_measured_once_and_files_must_be_what_they_were(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 3)).astype(np.float32), np.arange(40) % 2
+    rows = {"x_train": x, "y_train": y, "x_test": x[:8], "y_test": y[:8]}
+    np.savez(tmp_path / "own.npz", **rows)
+    measured, out = [], tmp_path / "out"
+
+    def estimate(task, **given):
+        measured.append(task.federation.workers)
+        return SimpleNamespace(constants=Constants(2.0 + len(measured), 1.0, 1.0, 0.7))
+
+    def searched(case, goal, effort, guess):
+        assert case.smoothness == 3.0
+        seen = {t: goal.least * np.full((4, 8), 150 / case.cohort / t) for t in (64, 100, 200)}
+        seen[64][1, 3] = np.inf
+        return Found(Needed(150 // case.cohort, False), seen)
+
+    monkeypatch.setattr("enlist.launch.speedup.estimate", estimate)
+    monkeypatch.setattr(study, "rounds_of", searched)
+    words = f"--dataset {tmp_path / 'own.npz'} --partition iid --workers 8 --measure loss --goal 0.3 --cohorts 1,2"
+    main(["speedup", *words.split(), "--seeds", "4", "--looks", "8", "--out", str(out)])
+    facts = (out / "summary.json").read_bytes()
+    (out / "searches" / "2.json").unlink()
+    main(["speedup", "--resume", str(out)])
+    assert measured == [8]
+    assert (out / "summary.json").read_bytes() == facts
+    np.savez(tmp_path / "own.npz", **rows | {"y_train": 1 - y})
+    capsys.readouterr()
+    assert "is not the file it was" in refused(["speedup", "--resume", str(out)], capsys)
+
+
+def test_the_gradient_is_looked_at_only_where_it_is_the_goal():
+    """The accuracy of a model that predicts nothing yet, and of one that has learned."""
+    fed = enlist_api.partition.iid(enlist_api.datasets.digits(), 10, 0)
+    case = Case(enlist_api.models.logistic(), fed, 4.0, None, "with-replacement", 2, 2, 10)
+    session = study._session(case, "accuracy")
+    assert not session.plan.passes.gradient
+    assert study._session(case, "gradient").plan.passes.gradient
+    errors = study.look(session, case, [200], "accuracy", 2, 2)
+    assert errors.shape == (1, 2, 2)
+    assert (errors[..., 0] > 0.8).all()
+    assert (errors[..., 1] < 0.3).all()
+
+
+def refused(words, capsys):
+    """The one line that it says; the exit code must be that of bad input."""
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    complaint = capsys.readouterr().err
+    assert complaint.count("\n") == 1
+    return complaint
+
+
+def test_only_a_study_can_be_gone_on_with(tmp_path, capsys):
+    assert "there is no speedup study in that folder" in refused(
+        ["speedup", "--resume", str(tmp_path)], capsys
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,6 +386,7 @@ def test_command_leaves_numbers_picture_and_page(tmp_path, capsys):
         (["--seeds", "2"], "seeds = 2: must be 4 or more"),
         (["--cohorts", "1,2", "--local-steps", "100", "--most-rounds", "64"], "raise it, or lower n or K"),
         (["again"], "again"),
+        (["--resume", "nowhere"], "resume and out are both given"),
     ],
 )
 def test_bad_input_is_one_line(words, said, tmp_path, capsys):

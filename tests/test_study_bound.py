@@ -137,6 +137,10 @@ def test_command_leaves_numbers_picture_and_page(tmp_path, monkeypatch, capsys, 
     page = (out / "report.html").read_text()
     assert kept["verdict"][0].rstrip(".") in page
     assert "src=" not in page.split("<script")[0]
+    (out / "report.html").unlink()
+    main(["report", str(out), "--json"])
+    assert json.loads(capsys.readouterr().out) == printed
+    assert (out / "report.html").read_text() == page
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,19 @@ def test_it_leaves_a_page_a_map_the_plan_and_a_configuration(tuned):
     assert told["seeds"] == [1, 2]
 
 
+def test_page_and_map_are_made_anew_from_what_it_left(tuned, tmp_path, capsys):
+    left = ("report.html", "heatmap.png", "tune.json")
+    before = [(tuned / name).read_bytes() for name in left]
+    for name in left[:2]:
+        (tuned / name).unlink()
+    main(["report", str(tuned), "--out", str(tmp_path / "new")])
+    assert "enlist run --config" not in capsys.readouterr().out
+    main(["report", str(tuned)])
+    assert f"enlist run --config {tuned / 'config.yaml'}" in capsys.readouterr().out
+    for folder in (tuned, tmp_path / "new"):
+        assert [(folder / name).read_bytes() for name in left] == before
+
+
 def test_it_says_what_it_cost(tuned):
     cost = facts(tuned)["cost"]
     ended = [json.loads(path.read_text())["rounds"] for path in tuned.glob("runs/*/summary.json")]
@@ -274,6 +287,9 @@ def test_it_finds_the_best_rates(by, tmp_path):
     assert [len(rung.entries) for rung in found.rungs] == [6, 2, 1]
     assert found.config is None
     assert found.edges == ["worker_lr"]
+    page = (tmp_path / "out" / "report.html").read_bytes()
+    main(["report", str(tmp_path / "out")])
+    assert (tmp_path / "out" / "report.html").read_bytes() == page
     if by.get("by") == "rounds":
         assert found.best.scores == [1]
         # Who has not reached the target is judged by how near it is: a quarter at five times is beyond, and back.

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from enlist.problem.federation import federation as federation
     from enlist.problem.models import Model as Model
     from enlist.studies.compare import compare as compare
+    from enlist.studies.plan import plan as plan
     from enlist.studies.sweep import sweep as sweep
     from enlist.studies.tune import tune as tune
 
@@ -93,6 +94,7 @@ _HOME = {
     "local_momentum": "algorithms.local_momentum",
     "mime": "algorithms.mime",
     "mimelite": "algorithms.mime",
+    "plan": "studies.plan",
     "scaffold": "algorithms.scaffold",
     "simulate": "engine.simulate",
     "slowmo": "algorithms.slowmo",

@@ -10,7 +10,20 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from enlist.commands import bound, compare, data, deploy, plan, report, run, speedup, study, sweep, tune
+from enlist.commands import (
+    bound,
+    compare,
+    data,
+    deploy,
+    plan,
+    report,
+    reproduce,
+    run,
+    speedup,
+    study,
+    sweep,
+    tune,
+)
 from enlist.commands.data import DataOptions
 from enlist.commands.report import ReportOptions
 from enlist.commands.shared import stop
@@ -19,6 +32,7 @@ from enlist.errors import BadInput, EnlistError, unknown
 from enlist.options import RunOptions
 from enlist.plan_options import PlanOptions
 from enlist.project_options import BoundStudyOptions
+from enlist.reproduce_options import ReproduceOptions
 from enlist.speedup_options import SpeedupOptions
 from enlist.study_options import CompareOptions, SweepOptions
 from enlist.theory_options import BoundOptions
@@ -45,11 +59,18 @@ COMMANDS = {
     ),
     "tune": Command("the best rates and local work, by successive halving", TuneOptions, tune.act, tune.read),
     "report": Command(
-        "a page and a picture from one or more runs, from a comparison or a sweep", ReportOptions, report.act
+        "a page and pictures from runs, or anew from a comparison, sweep, tune, plan or study",
+        ReportOptions,
+        report.act,
     ),
     "plan": Command("which rates, how many rounds, MiB and seconds: by theory", PlanOptions, plan.act),
     "speedup": Command(
         "do n workers need n times fewer rounds? searched, with an interval", SpeedupOptions, speedup.act
+    ),
+    "reproduce": Command(
+        "the paper's figures and tables, with a verdict on each of its claims",
+        ReproduceOptions,
+        reproduce.act,
     ),
     "bound": Command("the theorems, and Table 1, as numbers", BoundOptions, bound.act),
     "study bound": Command(

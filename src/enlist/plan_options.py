@@ -63,7 +63,7 @@ class EstimateOptions:
     """Models along a short run at which they are measured, the first and the last included."""
     estimate_rounds: int = 20
     """Rounds of that run, at the rates given."""
-    estimate_workers: int = 50
+    estimate_workers: int = 100
     """Workers looked at, at most."""
     estimate_rows: int = 2000
     """Rows of each of them, at most."""

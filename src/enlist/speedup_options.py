@@ -138,6 +138,8 @@ class SpeedupOutput:
     """The folder to write (default: a new dated one under runs/)."""
     json: bool = False
     """Print summary.json and nothing else."""
+    resume: str | None = None
+    """Go on with the study in this folder; its options are those that it was begun with."""
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,16 @@ def act(given: dict[str, Any], loose: list[str]) -> None:
     show(facts, out, asked.json)
 
 
-def show(facts: dict[str, Any], out: Path, as_json: bool) -> None:
-    """Draws the map and the page, writes plan.json, and prints what to type next."""
+def show(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = None) -> None:
+    """Draws the map and the page, writes plan.json, and prints what to type next.
+
+    Args:
+        source: the plan.json that it is made anew from.
+    """
+    from enlist.report.again import drawn
     from enlist.report.plan_files import print_outcome, write_all
 
-    write_all(facts, out)
+    drawn(lambda place: write_all(facts, place), out, source)
     if as_json:
         print_json(facts | {"folder": str(out)})
         return

@@ -29,14 +29,24 @@ def bound(given: dict[str, Any], loose: list[str]) -> None:
 
     check_folder(out)
     platform.prepare()
-    from enlist.report import bound_page
     from enlist.studies.bound_holds import SCALES, bound_holds
 
     with quiet(options.output.json), counted(is_live(options.output.json), "programs") as done:
         facts = bound_holds(SCALES[asked.scale], asked.seeds, asked.rounds, done=done)
-    facts = _provenance("bound", options.study) | facts
-    facts = bound_page.write_all(facts, out)
-    if options.output.json:
+    show_bound(_provenance("bound", options.study) | facts, out, options.output.json)
+
+
+def show_bound(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = None) -> None:
+    """Draws picture and page, writes the numbers, and prints the verdict.
+
+    Args:
+        source: the bound.json that it is made anew from.
+    """
+    from enlist.report import bound_page
+    from enlist.report.again import drawn
+
+    facts = drawn(lambda place: bound_page.write_all(facts, place), out, source)
+    if as_json:
         print_json(facts | {"folder": str(out)})
         return
     for words in facts["verdict"]:

@@ -38,11 +38,16 @@ def act(given: dict[str, list[Any]], loose: list[str]) -> None:
     show(tuned, out, as_json)
 
 
-def show(tuned: Any, out: Path, as_json: bool) -> None:
-    """Draws the picture and the page, writes the rest, and prints what to type next."""
+def show(tuned: Any, out: Path, as_json: bool, source: Path | None = None) -> None:
+    """Draws the picture and the page, writes the rest, and prints what to type next.
+
+    Args:
+        source: the tune.json that it is made anew from.
+    """
+    from enlist.report.again import drawn
     from enlist.report.tune_files import print_outcome, write_all
 
-    facts = write_all(tuned, out)
+    facts = drawn(lambda place: write_all(tuned, place), out, source)
     if as_json:
         print_json(facts | {"folder": str(out)})
         return

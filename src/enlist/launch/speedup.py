@@ -1,27 +1,34 @@
 """`enlist speedup`: from options to the cases of the study."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from enlist.algorithms.fedavg import fedavg
 from enlist.algorithms.work import Steps
 from enlist.engine import platform
 from enlist.errors import BadInput
-from enlist.launch.problem import check_work, deal, model
+from enlist.launch.problem import check_work, deal, file_hashes, model
 from enlist.launch.run import memory_explained
-from enlist.options import MethodOptions, ProblemOptions, Settings
+from enlist.launch.sweep import keep_plan
+from enlist.options import MethodOptions, ProblemOptions, Settings, flatten
 from enlist.plan_options import counts
 from enlist.problem.federation import Federation
 from enlist.problem.quadratic import Known, nonconvex, quadratic
-from enlist.speedup_options import KNOWN_WORKERS, SpeedupOptions, SpeedupProblem
-from enlist.studies.speedup import Case, Effort, Goal, speedup, task_of
+from enlist.report.record import write_whole
+from enlist.report.speedup_page import PLAN_FILE
+from enlist.speedup_options import KNOWN_WORKERS, SpeedupOptions, SpeedupOutput, SpeedupProblem
+from enlist.studies.speedup import Case, Effort, Goal, fewest, speedup, task_of
 from enlist.theory.conditions import Constants
 from enlist.theory.constants import estimate
 
+CONSTANTS_FILE = "constants.json"
 COHORTS = {"full": [2, 4, 8, 16]}
 DEFAULT_COHORTS = [1, 2, 4, 8, 16]
 DEFAULT_COHORT = 4
 DEFAULT_GOAL = 0.005
+DEFAULT_MODEL = "logistic"
 # Of the known problems. H = L I, so that f is alike for every m; so many dimensions that ||grad f||^2 varies little.
 DIMENSION, ROWS = 24, 48
 DISTANCE, HEIGHT = 0.5, 0.5
@@ -30,19 +37,39 @@ ESTIMATE_LR, ESTIMATE_ROUNDS, ESTIMATE_POINTS = 0.1, 20, 3
 
 
 def launch_speedup(
-    options: SpeedupOptions, done: Callable[[int, int], None] = lambda now, of: None
+    options: SpeedupOptions,
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    hashes: Mapping[str, Any] | None = None,
+    done: Callable[[int, int], None] = lambda now, of: None,
 ) -> dict[str, Any]:
-    """Carries out the study and returns its facts."""
+    """Carries out the study and returns its facts.
+
+    Args:
+        out: a folder that keeps the options, the constants measured and every finished search; nothing is kept
+            without one.
+        resume: go on with the study that `out` holds.
+        hashes: of the files that the options name, as they were when it was begun.
+        done: told how many searches of how many are done.
+    """
     goal = _goal(options)
     cohorts, steps = _axes(options)
     platform.prepare()
     with memory_explained():
         on_data = options.subject.dataset is not None
+        found = _file_hashes(options, dict(hashes or {})) if on_data else {}
         cases = (_data_cases if on_data else _known_cases)(options, cohorts, steps)
         asked = options.effort
         effort = Effort(asked.seeds, asked.most_rounds, asked.looks, asked.at_once)
+        for case in cases:
+            fewest(case, effort)
+        if out is not None:
+            keep_plan(out / PLAN_FILE, described(options) | found, resume)
+        if on_data:
+            cases = _scaled(options, cases, None if out is None else out / CONSTANTS_FILE)
         axis = "local_steps" if len(steps) > 1 else "cohort"
-        facts = speedup(cases, axis, goal, effort, done)
+        facts = speedup(cases, axis, goal, effort, done, out)
     first = cases[0]
     return {
         "problem": options.subject.dataset or options.subject.problem or "quadratic",
@@ -140,26 +167,68 @@ def _known(asked: SpeedupProblem, workers: int, seed: int) -> Known:
 def _data_cases(options: SpeedupOptions, cohorts: list[int], steps: list[int]) -> list[Case]:
     full = options.axis.sampling == "full"
     dealt = {m: _dealt(options, m) for m in (cohorts if full else [_workers(options.subject)])}
-    own = model(options.subject.model or "logistic", next(iter(dealt.values())))
+    own = model(options.subject.model or DEFAULT_MODEL, next(iter(dealt.values())))
     batch = options.axis.batch or MethodOptions.batch
-    smoothness, constants = options.aim.smoothness, None
     cases = []
     for n in cohorts:
         federation = dealt[n if full else _workers(options.subject)]
         for k in steps:
             check_work(Steps(k, batch), federation)
             cases.append(Case(own, federation, 1.0, None, options.axis.sampling, n, k, batch))
-    if smoothness is None:
-        # The largest of them all is for everybody: other rates would be another study.
-        measured = {m: _estimated(_of(cases, m), options.effort.seed) for m in dealt}
-        smoothness = max(float(each.smoothness) for each in measured.values())
-        constants = {m: each._replace(smoothness=smoothness) for m, each in measured.items()}
+    return cases
+
+
+def _scaled(options: SpeedupOptions, cases: list[Case], path: Path | None) -> list[Case]:
+    """With the smoothness that was given, or with all constants as measured.
+
+    Args:
+        path: where what was measured is kept: a study that is gone on with has the rates that it was begun with.
+    """
+    if options.aim.smoothness is not None:
+        return [case._replace(smoothness=options.aim.smoothness) for case in cases]
+    measured = None if path is None else _kept_constants(path)
+    if measured is None:
+        several = {case.federation.workers for case in cases}
+        measured = {m: _estimated(_of(cases, m), options.effort.seed) for m in sorted(several)}
+        if path is not None:
+            told = {str(m): _told(each) for m, each in measured.items()}
+            write_whole(path, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())
+    # The largest of them all is for everybody: other rates would be another study.
+    smoothness = max(float(each.smoothness) for each in measured.values())
     return [
         case._replace(
-            smoothness=smoothness, constants=None if constants is None else constants[case.federation.workers]
+            smoothness=smoothness,
+            constants=measured[case.federation.workers]._replace(smoothness=smoothness),
         )
         for case in cases
     ]
+
+
+def _kept_constants(path: Path) -> dict[int, Constants] | None:
+    """The constants by m, as they were measured before; None where they were not."""
+    if not path.is_file():
+        return None
+    try:
+        facts = json.loads(path.read_text())
+        return {
+            int(m): Constants(**{name: float(each[name]) for name in Constants._fields})
+            for m, each in facts.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"{path}: damaged; begin anew in another folder") from error
+
+
+def described(options: SpeedupOptions) -> dict[str, Any]:
+    """The study as its file keeps it: every option that was given or has a value of its own."""
+    return {
+        name: value
+        for name, value in flatten(options).items()
+        if value is not None and name not in SpeedupOutput.__dataclass_fields__
+    }
+
+
+def _file_hashes(options: SpeedupOptions, before: dict[str, Any]) -> dict[str, Any]:
+    return file_hashes(_problem(options, 1), options.axis.sampling, None, {"algorithm": "fedavg"}, before)
 
 
 def _of(cases: list[Case], workers: int) -> Case:
@@ -167,9 +236,17 @@ def _of(cases: list[Case], workers: int) -> Case:
 
 
 def _dealt(options: SpeedupOptions, workers: int) -> Federation:
+    return deal(_problem(options, workers), options.effort.seed)[1]
+
+
+def _problem(options: SpeedupOptions, workers: int) -> ProblemOptions:
     asked = options.subject
-    problem = ProblemOptions(dataset=str(asked.dataset), partition=asked.partition, workers=workers)
-    return deal(problem, options.effort.seed)[1]
+    return ProblemOptions(
+        dataset=str(asked.dataset),
+        partition=asked.partition,
+        workers=workers,
+        model=asked.model or DEFAULT_MODEL,
+    )
 
 
 def _estimated(case: Case, seed: int) -> Constants:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from enlist.errors import BadInput
+from enlist.report.again import read_left
 from enlist.report.bound_picture import STRATEGIES, SYMBOLS, picture
 from enlist.report.document import header, plot, section, text, write_document
 from enlist.report.record import write_whole
 from enlist.report.tables import html_facts, html_table
 
-LEFT = {"numbers": "bound.json", "picture": "bound.png", "page": "report.html"}
+NUMBERS = "bound.json"
+LEFT = {"numbers": NUMBERS, "picture": "bound.png", "page": "report.html"}
 # Cases of which the page prints the numbers: those that come nearest to their bound.
 NEAREST = 20
 
@@ -20,10 +23,20 @@ NEAREST = 20
 def write_all(facts: dict[str, Any], out: Path) -> dict[str, Any]:
     """Writes numbers, picture and page into `out`; returns the numbers with what they come to."""
     facts = facts | {"looseness": looseness(facts["cases"]), "verdict": verdict(facts)}
-    write_whole(out / LEFT["numbers"], (json.dumps(facts, indent=1, allow_nan=False) + "\n").encode())
+    write_whole(out / NUMBERS, (json.dumps(facts, indent=1, allow_nan=False) + "\n").encode())
     picture(facts, out / LEFT["picture"])
     write_page(facts, out / LEFT["page"])
     return facts
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """The study that a folder holds; None where it holds none."""
+    facts = read_left(folder / NUMBERS, "enlist study bound", ())
+    if facts is not None and "cases" not in facts and "given" in facts:
+        raise BadInput(
+            f"'{folder / NUMBERS}' is what enlist bound leaves, which has no page; read it as it is"
+        )
+    return read_left(folder / NUMBERS, "enlist study bound", ("cases", "tight", "outside", "cross_term"))
 
 
 def looseness(cases: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ def write_page(plan: Plan, path: str | os.PathLike[str]) -> None:
     sections = [
         header("plan", title, plan_words.problem_words(plan)),
         _tiles(plan),
-        section("What to type", "<pre>enlist run --config config.yaml</pre>"),
+        _next(plan),
         section("Advice", _list(plan["advice"])),
         section("Warnings", _list(plan["warnings"])) if plan["warnings"] else "",
         _map(chart),
@@ -62,6 +62,12 @@ def map_chart(plan: Plan) -> dict[str, Any]:
             for measure in MEASURES
         ],
     }
+
+
+def _next(plan: Plan) -> str:
+    if (config := plan_words.config_of(plan)) is None:
+        return ""
+    return section("What to type", f"<pre>enlist run --config {text(config)}</pre>")
 
 
 def _shown(value: float) -> dict[str, Any]:

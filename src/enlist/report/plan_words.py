@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from enlist.report.record import short
 
 Plan = Mapping[str, Any]
+CONFIG_FILE = "config.yaml"
 
 
 class Measure(NamedTuple):
@@ -155,6 +156,19 @@ def infimum_words(plan: Plan) -> str:
         f"{number(plan['rates']['infimum']['bound'])}. Recommended is the largest worker rate that costs at most "
         f"{plan['slack']:.0%} more. A smaller one gains next to nothing."
     )
+
+
+def recommended_words(plan: Plan) -> str:
+    """The rates recommended."""
+    best = plan["rates"]["recommended"]
+    rates = f"worker-lr {best['worker_lr']:g}, server-lr {best['server_lr']:g}"
+    return f"Recommended: {rates}, {plan['rounds']:,} rounds."
+
+
+def config_of(plan: Plan) -> str | None:
+    """The file with which to run it; None for a plan made from Python, whose model no file can name."""
+    found = plan.get("config", CONFIG_FILE)
+    return None if found is None else str(found)
 
 
 def predicted_words(plan: Plan) -> str:

@@ -5,23 +5,50 @@ import os
 from pathlib import Path
 from typing import Any
 
+from enlist.errors import BadInput
+from enlist.report.again import read_left
 from enlist.report.document import header, plot, section, text, write_document
 from enlist.report.record import write_whole
 from enlist.report.speedup_picture import AXES, SHORT, lines, picture, reach
 from enlist.report.speedup_words import LETTERS, largest_term, verdict
 from enlist.report.tables import html_facts, html_table
 
-LEFT = {"numbers": "summary.json", "picture": "speedup.png", "page": "report.html"}
+PLAN_FILE = "speedup.yaml"
+NUMBERS = "summary.json"
+LEFT = {"numbers": NUMBERS, "picture": "speedup.png", "page": "report.html"}
 MEASURES = {"gradient": "E||grad f||^2", "loss": "mean training loss", "accuracy": "mean test accuracy"}
 
 
 def write_all(facts: dict[str, Any], out: Path) -> dict[str, Any]:
     """Writes numbers, picture and page into `out`; returns the numbers with the verdict."""
     facts = facts | verdict(facts)
-    write_whole(out / LEFT["numbers"], (json.dumps(facts, indent=1, allow_nan=False) + "\n").encode())
+    write_whole(out / NUMBERS, (json.dumps(facts, indent=1, allow_nan=False) + "\n").encode())
     picture(facts, out / LEFT["picture"])
     write_page(facts, out / LEFT["page"])
     return facts
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """The study that a folder holds; None where it holds none."""
+    path, begun = folder / NUMBERS, (folder / PLAN_FILE).is_file()
+    if not path.is_file():
+        if begun:
+            raise BadInput(
+                f"{folder} holds a speedup study that is not finished: go on with enlist speedup --resume {folder}"
+            )
+        return None
+    if not begun and not _is_study(path):
+        return None
+    return read_left(path, "a speedup study", ("axis", "points", "slope", "goal"))
+
+
+def _is_study(path: Path) -> bool:
+    """Whether a summary.json is that of such a study: runs, sweeps and comparisons have one too."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(facts, dict) and {"axis", "points", "slope"} <= facts.keys()
 
 
 def write_page(facts: dict[str, Any], path: str | os.PathLike[str]) -> None:

@@ -31,6 +31,7 @@ def summary(tuned: Tuned) -> dict[str, Any]:
         "at_edge": tuned.edges,
         "cost": {**cost._asdict(), "full_runs": cost.full_runs},
         "rungs": [_rung_facts(tuned, rung) for rung in tuned.rungs],
+        "curves": [run.folder.name for run in tuned.runs if run.folder is not None],
         "config": None if tuned.config is None else dict(tuned.config),
     }
 

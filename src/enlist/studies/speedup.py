@@ -6,7 +6,8 @@ data, so that a whole search compiles once.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +29,7 @@ from enlist.problem.federation import Federation
 from enlist.problem.models import Model
 from enlist.studies.ensemble import quick_to_compile
 from enlist.studies.rounds_needed import Needed, Search, smallest
+from enlist.studies.searches import SEARCHES, Found, made_once
 from enlist.studies.slopes import Slope, drawn, interval, least_values, resample, slope
 from enlist.theory import bounds, conditions
 from enlist.theory.conditions import Constants, Strategy
@@ -62,6 +64,12 @@ class Case(NamedTuple):
             return conditions.with_replacement(self.cohort)
         return conditions.without_replacement(self.cohort, self.federation.workers)
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """In words and numbers, by which one case is told from another."""
+        told = self._asdict() | {"model": self.model.name, "federation": self.federation.fingerprint()}
+        return {name: value for name, value in told.items() if name != "constants"}
+
 
 class Goal(NamedTuple):
     """What is to be reached: a measure, and the value of it."""
@@ -93,19 +101,13 @@ class Effort(NamedTuple):
     resolution: float = 0.03
 
 
-class Found(NamedTuple):
-    """Of one case: what it needs, and all that was seen, by T: [seed, look]."""
-
-    needed: Needed
-    seen: dict[int, np.ndarray]
-
-
 def speedup(
     cases: Sequence[Case],
     axis: str,
     goal: Goal,
     effort: Effort,
     done: Callable[[int, int], None] = lambda now, of: None,
+    folder: Path | None = None,
 ) -> dict[str, Any]:
     """Searches the rounds of every case, and fits their slope.
 
@@ -113,26 +115,36 @@ def speedup(
         cases: by n or by K, in ascending order.
         axis: "cohort" or "local_steps", in which they differ.
         done: told how many cases of how many are done.
+        folder: where each search is kept as it is done; those that are there are not made again.
     """
     found: list[Found] = []
     guess: int | None = None
     for i, case in enumerate(cases):
-        found.append(rounds_of(case, goal, effort, guess))
+        path = None if folder is None else folder / SEARCHES / f"{i + 1}.json"
+        about = case.described | goal._asdict() | effort._asdict()
+        search = partial(rounds_of, case, goal, effort, guess)
+        found.append(made_once(path, about, (effort.seeds, effort.looks), search))
         guess = found[-1].needed.rounds
         done(i + 1, len(cases))
     return facts_of(cases, axis, goal, effort, found)
 
 
-def rounds_of(case: Case, goal: Goal, effort: Effort, guess: int | None = None) -> Found:
-    """The smallest T of one case, at no less than the conditions of the corollary allow."""
+def fewest(case: Case, effort: Effort) -> int:
+    """The smallest T that the conditions of the corollary allow; it must not be more than may be tried."""
     least = int(least_rounds(case.strategy, local_steps=case.local_steps).whole)
     if least > effort.most_rounds:
         raise BadInput(
             f"most-rounds = {effort.most_rounds}: the corollary needs T >= {least} at n = {case.cohort}, K = "
             f"{case.local_steps}; raise it, or lower n or K"
         )
+    return least
+
+
+def rounds_of(case: Case, goal: Goal, effort: Effort, guess: int | None = None) -> Found:
+    """The smallest T of one case, at no less than the conditions of the corollary allow."""
+    least = fewest(case, effort)
     search = Search(least, effort.most_rounds, effort.at_once, effort.resolution)
-    session = _session(case)
+    session = _session(case, goal.measure)
     seen: dict[int, np.ndarray] = {}
 
     def value(rounds: Sequence[int]) -> Sequence[float]:
@@ -188,8 +200,8 @@ def _program(plan: Plan, measure: str) -> Any:
     return jax.jit(by_rounds, compiler_options=quick_to_compile())
 
 
-def _session(case: Case) -> Session:
-    settings = Settings(grad_norm=True, precision="highest", execution="batch", devices=1)
+def _session(case: Case, measure: str) -> Session:
+    settings = Settings(grad_norm=measure == "gradient", precision="highest", execution="batch", devices=1)
     return open_session(task_of(case, settings))
 
 

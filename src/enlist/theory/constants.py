@@ -125,7 +125,7 @@ def estimate(
     *,
     points: int = 3,
     rounds: int = 20,
-    workers: int = 50,
+    workers: int = 100,
     rows: int = 2000,
     most_rows: int = 100_000,
     iterations: int = 20,

@@ -31,6 +31,8 @@ CONSTANTS = {
     "sigma_local": "sigma_L, the noise of a local step's gradient (mean over workers)",
     "sigma_global": "sigma_G, how far workers' gradients are from that of all (mean over workers)",
 }
+# A short run that lowers the loss by less than this part of f(x_0) has hardly left x_0.
+HARDLY = 0.05
 
 
 class Measured(NamedTuple):
@@ -103,6 +105,7 @@ def _estimate(estimated: Estimated) -> dict[str, Any]:
         "of_workers": estimated.of_workers,
         "points": [point.round for point in estimated.points],
         "diverged": estimated.diverged,
+        "loss": [point.loss for point in estimated.points],
         "grad_norm_sq": [point.grad_norm_sq for point in estimated.points],
     }
 
@@ -174,8 +177,7 @@ def _warnings(checked: dict[str, Any], measured: Measured, task: Task, rounds: i
         worker, server = checked["most_worker_lr"], checked["most_server_lr"]
         either = f", or server-lr up to {server:.4g} at the worker-lr given" if server else ""
         told.append(f"allowed: worker-lr up to {worker:.4g} at the server-lr given{either}")
-    if estimated.diverged:
-        told.append("the short run diverged: the constants are those before that; lower --worker-lr")
+    told += _hardly_learned(estimated)
     if estimated.workers < estimated.of_workers:
         told.append(
             f"L is the largest of the {estimated.workers} workers looked at, of {estimated.of_workers}: others may "
@@ -189,8 +191,29 @@ def _warnings(checked: dict[str, Any], measured: Measured, task: Task, rounds: i
     if isinstance(task.work, Epochs) and task.work.batch:
         told.append("epochs go through shuffled rows; the theorems want independent batches (--local-steps)")
     if rounds > MOST:
-        told.append(f"a run has at most {MOST} rounds: config.yaml has that many")
+        told.append(f"a run has at most {MOST} rounds: a configuration has that many")
     return told
+
+
+def _hardly_learned(estimated: Estimated) -> list[str]:
+    """Where the constants are not those of a run that learns: which option to change."""
+    if estimated.diverged:
+        return ["the short run diverged: the constants are those before that; lower --worker-lr"]
+    first, last = estimated.points[0], estimated.points[-1]
+    if last.round == 0:
+        return [
+            "the constants are those of the initial model alone, and L may be larger further on; give --points 2 or "
+            "more and --estimate-rounds above 0"
+        ]
+    if estimated.gap_seen >= HARDLY * abs(first.loss):
+        return []
+    went = f"the loss went from {first.loss:.4g} to {last.loss:.4g} within the {last.round} rounds of the short run"
+    if last.loss > first.loss:
+        return [f"{went}: the constants are not those of a run that learns; lower --worker-lr"]
+    return [
+        f"{went}, so it hardly learned: the constants are those near the initial model, and L may be larger further "
+        "on; raise --worker-lr or --estimate-rounds"
+    ]
 
 
 def _too_large(given: dict[str, Any], setting: Setting) -> list[str]:
