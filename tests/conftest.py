@@ -10,6 +10,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A cache of the tests' own: they must not find, or leave, anything in the user's.
 os.environ.setdefault("ENLIST_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "enlist"))
 
+# Tests compile much and compute little; processes that they start inherit this.
+QUICK_TO_COMPILE = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE --xla_cpu_parallel_codegen_split_count=1"
+)
+if "xla_backend_optimization_level" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_TO_COMPILE}".strip()
+
 from jaxtyping import install_import_hook
 
 install_import_hook(
@@ -34,7 +42,7 @@ import jax
 import numpy as np
 import pytest
 
-from enlist.engine import platform
+from enlist.engine import execution, platform
 from enlist.problem.dataset import Dataset
 
 jax.config.update("jax_num_cpu_devices", 4)
@@ -43,6 +51,13 @@ platform.prepare()
 
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def unmeasured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `auto` chooses must not depend on how busy the machine is, nor be compiled twice to find out."""
+    if "test_execution" not in request.node.nodeid:
+        monkeypatch.setattr(execution, "_measured", lambda load, candidates, seconds: candidates[0])
 
 
 def make_dataset(

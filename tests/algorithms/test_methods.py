@@ -9,7 +9,7 @@ from conftest import make_dataset
 from test_fedavg import assert_close, layers_of
 
 import enlist
-from enlist import Epochs, Steps, models, partition, sampling
+from enlist import Epochs, Steps, models, sampling
 from enlist.algorithms.core import Aggregate, Context, Probed, Stack, WorkerData, rates_at
 from enlist.algorithms.encoding import sign
 from enlist.launch.methods import ALGORITHMS
@@ -260,7 +260,7 @@ def test_the_parts(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_protocol(name, tmp_path):
-    """Groups, resume, zero rounds, n = 1, n = m, unequal workers, no trace for another rate."""
+    """Groups, resume, zero rounds, n = 1, n = m, unequal workers, no trace for another rate; and it learns."""
     algorithm = METHODS[name](worker_lr=0.03, server_lr=0.02)
     whole = run(algorithm, execution="one-by-one", devices=1)
     assert_same(run(algorithm, execution="batch", devices=1), whole, 1e-4)
@@ -271,10 +271,14 @@ def test_the_protocol(name, tmp_path):
         for a, b in zip(jax.tree.leaves(whole.params), jax.tree.leaves(resumed.params), strict=True)
     )
     for cohort in (1, 6):
-        assert np.isfinite(run(algorithm, cohort=cohort, rounds=1).metrics[-1]["train_loss"])
+        few = run(algorithm, cohort=cohort, rounds=1, execution="one-by-one", devices=1)
+        assert np.isfinite(few.metrics[-1]["train_loss"])
     assert run(algorithm, rounds=0, execution="one-by-one", devices=1).summary["rounds"] == 0
-    other = run(METHODS[name](worker_lr=0.01, server_lr=0.5), execution="one-by-one", devices=1)
-    assert other.session.program is whole.session.program
+    adaptive_server = "ada" in name or "yogi" in name
+    other = METHODS[name](worker_lr=0.05, server_lr=0.05 if adaptive_server else 1.0)
+    learned = run(other, rounds=40, eval_every=40, execution="one-by-one", devices=1)
+    assert learned.session.program is whole.session.program
+    assert learned.metrics[-1]["test_accuracy"] > 0.6
 
 
 def drifting():
@@ -350,16 +354,3 @@ def test_a_diverged_round_leaves_every_worker_state_as_it_was(tmp_path):
 def test_numbers_that_cannot_be_are_refused(make, says):
     with pytest.raises(enlist.BadInput, match=says):
         make()
-
-
-def test_more_skew_is_no_reason_not_to_learn():
-    fed = partition.digits(make_dataset(rows=2000), per_worker=2, workers=20, seed=0)
-    for name, method in METHODS.items():
-        result = run(
-            method(worker_lr=0.05, server_lr=1.0 if "ada" not in name and "yogi" not in name else 0.05),
-            fed,
-            cohort=8,
-            rounds=30,
-            eval_every=30,
-        )
-        assert result.metrics[-1]["test_accuracy"] > 0.6, name

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enlist.algorithms import keys
@@ -18,6 +18,7 @@ def batches(work, key, size, capacity, reach=None):
     return [np.asarray(b.positions)[: int(b.count)] for b in picked]
 
 
+@settings(max_examples=12)  # each is compiled anew
 @given(
     epochs=st.integers(1, 4),
     batch=st.integers(1, 25),

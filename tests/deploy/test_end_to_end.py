@@ -46,11 +46,15 @@ def model(out: Path) -> bytes:
 @pytest.mark.parametrize(
     "options",
     [
-        {"algorithm": "fedavg"},
-        {"algorithm": "scaffold"},
-        {"algorithm": "fedavg", "sampling": "with-replacement", "cohort": 3},
+        # Also what the next test comes to.
+        pytest.param({"algorithm": "fedavg"}, marks=pytest.mark.slow, id="fedavg"),
+        pytest.param({"algorithm": "scaffold"}, id="scaffold"),
+        pytest.param(
+            {"algorithm": "fedavg", "sampling": "with-replacement", "cohort": 3},
+            marks=pytest.mark.slow,
+            id="strategy-1",
+        ),
     ],
-    ids=["fedavg", "scaffold", "strategy-1"],
 )
 def test_deployed_and_simulated_are_equal_to_the_bit(live, tmp_path, options):
     done = deploy(live, tmp_path / "deployed", **options)
@@ -74,6 +78,7 @@ def test_a_killed_server_app_and_a_killed_link_change_no_bit(live, tmp_path):
     assert summary(out)["deployment"]["sittings"] == 2
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_a_round_is_done_without(live, tmp_path):
     out = tmp_path / "deployed"
     options = {**PROBLEM, **METHOD, "rounds": 3, "cohort": 2, "over_enlist": 2.0}

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from conftest import QUICK_TO_COMPILE
+
 PROGRAM = """
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
@@ -23,8 +25,7 @@ def left(algorithm, cohort, rows, devices, execution):
     return run
 
 for algorithm, cohort in [
-    (enlist.fedavg(), 5), (enlist.fedavg(), 11), (enlist.fedavg(), sampling.at_least(9)),
-    (enlist.fedavg(), sampling.with_replacement(13)), (enlist.scaffold(), 10), (enlist.fedavg(), sampling.full()),
+    (enlist.fedavg(), 5), (enlist.fedavg(), sampling.at_least(9)), (enlist.scaffold(), sampling.full()),
 ]:
     one = left(algorithm, cohort, "device", 1, "one-by-one")
     for rows, execution in [("device", "one-by-one"), ("host", "one-by-one")]:
@@ -38,9 +39,9 @@ for algorithm, cohort in [
 
 
 def test_eight_devices_do_not_change_a_bit():
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    environment = os.environ | {"XLA_FLAGS": QUICK_TO_COMPILE}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("equal") == 6
+    assert done.stdout.count("equal") == 3

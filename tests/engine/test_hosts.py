@@ -75,7 +75,7 @@ def alone(place):
     return left(place, "alone")
 
 
-@pytest.mark.parametrize("hosts", [2, 4])
+@pytest.mark.parametrize("hosts", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_hosts_do_not_change_a_bit(place, alone, hosts):
     facts = json.loads(done(place, f"{RUN} --hosts local:{hosts} --out on{hosts} --json"))
     assert facts["rounds"] == 6
@@ -116,7 +116,9 @@ def _high(pid):
     return int(found[1]) / 1024 if found else 0.0
 
 
-@pytest.mark.parametrize("lost", [0, 1], ids=["lead", "other"])
+@pytest.mark.parametrize(
+    "lost", [pytest.param(0, id="lead"), pytest.param(1, id="other", marks=pytest.mark.slow)]
+)
 def test_a_lost_host_ends_the_run_and_it_goes_on_elsewhere(place, lost):
     longer = RUN.replace("--rounds 6", "--rounds 4000") + " --checkpoint-every 2"
     out = f"lost{lost}"

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enlist.errors import BadInput
@@ -83,6 +83,7 @@ def test_at_least_varies_its_size_uniformly_and_apart_from_who_is_in_it():
         assert all(within(f, size / m, (sizes == size).sum()) for f in frequency)
 
 
+@settings(max_examples=12)  # each is compiled anew
 @given(n=st.integers(1, 40), extra=st.integers(0, 200), seed=st.integers(0, 2**31))
 def test_a_subset_is_always_distinct_and_in_range(n, extra, seed):
     ids, _ = sampling.without_replacement(n).draw(jax.random.key(seed), n + extra, FIRST)
