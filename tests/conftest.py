@@ -53,6 +53,11 @@ hypothesis.settings.register_profile("house", deadline=None, max_examples=40, de
 hypothesis.settings.load_profile("house")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of real processes first: they take longest, and wait for much of it."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in ("end_to_end", "test_hosts")))
+
+
 @pytest.fixture(autouse=True)
 def unmeasured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `auto` chooses must not depend on how busy the machine is, nor be compiled twice to find out."""

@@ -2,7 +2,8 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,23 +103,31 @@ def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: 
     groups = sorted(grouped(tasks), key=lambda group: _amount(group, amounts, settings))
     with board(tally, live) as shown:
         for number, group in enumerate(groups, 1):
-            first = settings[group.places[0]]
-            words = f"group {number}/{len(groups)} ({_words(first)}: {len(group.places)} runs)"
+            words = settings[group.places[0]].group()
             places = [out / WORK / names[place] for place in group.places]
             jobs = [_job(settings[i], points[i], at) for i, at in zip(group.places, places, strict=True)]
-            display = shown.shown(words, amounts[group.places[0]])
-            began, spent = time.perf_counter(), 0.0
-            for i, run in zip(
-                group.places, simulate_each(jobs, room=group.room, display=display), strict=True
-            ):
-                curve = curve_of(settings[i], run)
-                spent += curve.device_seconds
-                raw.append(out / RAW, [curve])
-            wall = time.perf_counter() - began
-            facts = Sitting(_words(first), len(jobs), round(spent, 2), round(wall, 2), platform.describe())
-            raw.append_sitting(out / RAW, facts)
+            label = f"group {number}/{len(groups)} ({words}: {len(jobs)} runs)"
+            display = shown.shown(label, amounts[group.places[0]])
+            with _written_down(words, out) as kept:
+                runs = simulate_each(jobs, room=group.room, display=display)
+                for i, run in zip(group.places, runs, strict=True):
+                    kept.append(curve_of(settings[i], run))
+                    raw.append(out / RAW, kept[-1:])
             for place in places:
                 shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _written_down(words: str, out: Path) -> Iterator[list[Curve]]:
+    """Takes the runs of a group as they are finished, and writes down what they took, however it ends."""
+    kept: list[Curve] = []
+    began = time.perf_counter()
+    try:
+        yield kept
+    finally:
+        device, wall = sum(curve.device_seconds for curve in kept), time.perf_counter() - began
+        facts = Sitting(words, len(kept), round(device, 2), round(wall, 2), platform.describe())
+        raw.append_sitting(out / RAW, facts)
 
 
 def _job(setting: Setting, point: Point, place: Path) -> Job:
@@ -133,13 +142,6 @@ def _job(setting: Setting, point: Point, place: Path) -> Job:
 
 def _amount(group: Group, amounts: Sequence[float], settings: Sequence[Setting]) -> float:
     return sum(amounts[place] * settings[place].rounds for place in group.places)
-
-
-def _words(setting: Setting) -> str:
-    return (
-        f"{setting.dataset} {setting.model} {setting.algorithm} n={setting.cohort} of {setting.workers} "
-        f"K={setting.local_epochs} batch={setting.batch} T={setting.rounds}"
-    )
 
 
 def curve_of(setting: Setting, run: Run) -> Curve:

@@ -65,11 +65,11 @@ class Workshop:
     """Makes the runs of a grid; what several of them have in common is made once.
 
     Args:
-        load: where data sets come from.
+        load: where data sets come from, if not from `datasets.load`.
     """
 
-    def __init__(self, grid: Grid, load: Load = datasets.load):
-        self.grid, self._fetch = grid, load
+    def __init__(self, grid: Grid, load: Load | None = None):
+        self.grid, self._fetch = grid, load or datasets.load
         self._data: dict[Any, Dataset] = {}
         self._dealt: dict[Any, tuple[ProblemOptions, Federation]] = {}
         self._models: dict[Any, Model] = {}

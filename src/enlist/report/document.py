@@ -29,6 +29,7 @@ def write_document(
     """
     from plotly.offline import get_plotlyjs
 
+    charts = get_plotlyjs() if data["curves"] or data["figures"] else ""
     # "<" inside a script element could end it.
     content = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     page = f"""<!doctype html>
@@ -44,7 +45,7 @@ def write_document(
 <body>
 <main>{"".join(sections)}</main>
 <script type="application/json" id="data">{content}</script>
-<script>{get_plotlyjs()}</script>
+<script>{charts}</script>
 <script>{_SCRIPT}{script}all();</script>
 </body>
 </html>

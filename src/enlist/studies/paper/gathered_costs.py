@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from enlist.report.paper_page import Grid
 from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
-from enlist.studies.paper.setting import Scale, Setting
+from enlist.studies.paper.setting import Scale
 
 
 class Cost(NamedTuple):
@@ -47,7 +47,7 @@ def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale)
     wanted = list(dict.fromkeys(recipe.runs(scale)))
     curves = [raw.curves[setting] for setting in wanted if setting in raw.curves]
     shares = wall_shares(raw, sittings)
-    walls = [shares.get(sitting_words(curve.setting)) for curve in curves]
+    walls = [shares.get(curve.setting.group()) for curve in curves]
     known = [share for share in walls if share is not None]
     return Cost(
         len(curves),
@@ -59,17 +59,9 @@ def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale)
     )
 
 
-def sitting_words(setting: Setting) -> str:
-    """By what a group of runs is called in `sittings.jsonl`."""
-    return (
-        f"{setting.dataset} {setting.model} {setting.algorithm} n={setting.cohort} of {setting.workers} "
-        f"K={setting.local_epochs} batch={setting.batch} T={setting.rounds}"
-    )
-
-
 def wall_shares(raw: Raw, sittings: Sequence[Sitting]) -> dict[str, float]:
     """A run's share of the recorded wall time of its group, by what the group is called."""
-    runs = Counter(sitting_words(curve.setting) for curve in raw)
+    runs = Counter(curve.setting.group() for curve in raw)
     walls: dict[str, float] = {}
     for sitting in sittings:
         walls[sitting.what] = walls.get(sitting.what, 0.0) + sitting.wall_seconds

@@ -39,6 +39,13 @@ class Setting(NamedTuple):
         """As options of `enlist run`."""
         return {name: value for name, value in self._asdict().items() if name != "rows"}
 
+    def group(self) -> str:
+        """What runs that advance together have in common, in words."""
+        return (
+            f"{self.dataset} {self.model} {self.algorithm} n={self.cohort} of {self.workers} "
+            f"K={self.local_epochs} batch={self.batch} T={self.rounds}"
+        )
+
     def matches(self, wanted: Mapping[str, Any]) -> bool:
         """Whether it has these values."""
         return all(getattr(self, name) == value for name, value in wanted.items())
