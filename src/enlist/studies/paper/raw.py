@@ -117,7 +117,6 @@ def seconds_key(setting: Setting) -> tuple[str, str, str, int]:
 
 def append(folder: Path, curves: Sequence[Curve]) -> None:
     """Adds finished runs to the files in a folder; on disk when this returns."""
-    folder.mkdir(parents=True, exist_ok=True)
     by_file: dict[str, list[str]] = {}
     for curve in curves:
         name = f"{curve.setting.dataset}-{curve.setting.model}.jsonl"
@@ -139,6 +138,7 @@ def sittings(folder: Path) -> list[Sitting]:
 
 
 def _add(path: Path, lines: Sequence[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     cut = False
     if path.exists() and path.stat().st_size:
         with path.open("rb") as file:
