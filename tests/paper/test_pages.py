@@ -131,7 +131,7 @@ def test_missing_runs_are_said(all_runs, tmp_path):
 
 def test_a_small_figure_says_so_and_a_full_one_does_not(all_runs):
     assert drawing(RECIPES["fig2"], all_runs, SMALL).warning == (
-        "small scale: 2,000 training rows, 6 to 20 rounds, 1 to 2 seeds; not the paper's size"
+        "small scale: 1,000 training rows, 8 to 20 rounds, 1 to 2 seeds; not the paper's size"
     )
     assert "6 rounds, 1 seed, CNN instead of ResNet-18" in drawing(RECIPES["fig5"], all_runs, SMALL).warning
     assert warning(FULL, RECIPES["fig5"].runs(FULL)) == ""
@@ -254,7 +254,7 @@ def test_the_page_is_complete_in_itself(folder):
     for each in facts["verdicts"]:
         assert f'id="claim-{each["number"]}"' in body
         assert all(html.escape(each[part]) in body for part in ("claim", "verdict", "statistic", "rule"))
-    assert "small scale: 2,000 training rows" in body
+    assert "small scale: 1,000 training rows" in body
     for title in ("Figure 1. 2NN on MNIST", "Table 1. ", "Table 2. ", "Table 3. ", "The batch size"):
         assert title in body
 

@@ -16,6 +16,7 @@ TINY = Scale(
     "small",
     {name: Extent(rounds=2, seeds=1) for name in ("logistic", "two_nn", "cnn")},
     rows=1200,
+    batch={"mnist": 10, "cifar10": 10},
     precision={"mnist": "float32", "cifar10": "float32"},
     image_model="cnn",
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from enlist.studies.paper.setting import BATCH, SERVER_LR, WORKER_LR, WORKERS, Scale, Setting
+from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, WORKERS, Scale, Setting
 
 MODELS = {"logistic": "LR", "two_nn": "2NN", "cnn": "CNN", "resnet18": "ResNet-18"}
 DEGREES = (1, 2, 5, 10)
@@ -60,7 +60,6 @@ def where(model: str, partition: str, cohort: int, epochs: int, dataset: str = "
         "partition": partition,
         "cohort": cohort,
         "local_epochs": epochs,
-        "batch": BATCH[dataset],
         "worker_lr": WORKER_LR,
         "server_lr": SERVER_LR,
         "algorithm": "fedavg",

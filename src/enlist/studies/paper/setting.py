@@ -69,13 +69,14 @@ class Scale(NamedTuple):
         name: full or small.
         extents: by model.
         rows: training rows that are used of each data set; 0 for all.
-        precision: by data set.
+        batch, precision: by data set.
         image_model: what learns CIFAR-10.
     """
 
     name: str
     extents: Mapping[str, Extent]
     rows: int
+    batch: Mapping[str, int]
     precision: Mapping[str, str]
     image_model: str
 
@@ -89,7 +90,7 @@ class Scale(NamedTuple):
             axes: other fields of a setting, each with one value or several.
         """
         extent = self.extents[model]
-        usual = {"batch": BATCH[dataset], "rounds": extent.rounds, "precision": self.precision[dataset]}
+        usual = {"batch": self.batch[dataset], "rounds": extent.rounds, "precision": self.precision[dataset]}
         several = {
             name: value if isinstance(value, list | tuple) else (value,)
             for name, value in (usual | axes).items()
@@ -109,18 +110,20 @@ FULL = Scale(
         "resnet18": Extent(rounds=100, seeds=2),
     },
     rows=0,
+    batch=BATCH,
     precision={"mnist": "float32", "cifar10": "bf16"},
     image_model="resnet18",
 )
-# 20 rows a worker instead of 600, and the CNN for CIFAR-10: an ordinary computer has an answer in minutes.
+# 10 rows a worker instead of 600, and the CNN for CIFAR-10: an ordinary computer has an answer in minutes.
 SMALL = Scale(
     "small",
     {
         "logistic": Extent(rounds=20, seeds=2),
         "two_nn": Extent(rounds=20, seeds=2),
-        "cnn": Extent(rounds=6, seeds=1),
+        "cnn": Extent(rounds=8, seeds=1),
     },
-    rows=2000,
+    rows=1000,
+    batch={"mnist": 10, "cifar10": 10},
     precision={"mnist": "float32", "cifar10": "float32"},
     image_model="cnn",
 )
