@@ -133,7 +133,7 @@ def test_a_small_figure_says_so_and_a_full_one_does_not(all_runs):
     assert drawing(RECIPES["fig2"], all_runs, SMALL).warning == (
         "small scale: 1,000 training rows, 8 to 20 rounds, 1 to 2 seeds; not the paper's size"
     )
-    assert "6 rounds, 1 seed, CNN instead of ResNet-18" in drawing(RECIPES["fig5"], all_runs, SMALL).warning
+    assert "8 rounds, 1 seed, CNN instead of ResNet-18" in drawing(RECIPES["fig5"], all_runs, SMALL).warning
     assert warning(FULL, RECIPES["fig5"].runs(FULL)) == ""
 
 
