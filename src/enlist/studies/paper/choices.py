@@ -5,8 +5,8 @@ cannot reach 95%), seed 0. Rule: the batch size whose rounds are nearest to the 
 paper's rounds)|; a cell not reached counts with the rounds it was run for. It is kept for all of MNIST.
 
 Not searched: 50 for CIFAR-10, as in McMahan et al. 2016, whose way to deal CIFAR-10 the paper takes; pixels from 0 to
-1, no augmentation; LR starts from zeros, the others from He's normal initialisation (LeCun's in the last layer); group
-normalisation in ResNet-18; SCAFFOLD's option II; a partial last batch counts with its true size.
+1, no augmentation; LR starts from zeros, the others from He's normal initialisation (LeCun's in the last layer);
+group normalisation in ResNet-18; SCAFFOLD's option II; a partial last batch counts with its true size.
 """
 
 import math
