@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from enlist.cli import main
-from enlist.launch.reproduce import carry_out
+from enlist.launch.reproduce import carry_out, points_of, thinned
 from enlist.problem.dataset import Dataset
 from enlist.studies.paper import raw, unbalanced
+from enlist.studies.paper.recipes import RECIPES
 from enlist.studies.paper.setting import SCALES, Extent, Scale
 
 TINY = Scale(
@@ -236,3 +237,29 @@ def test_without_data_there_is_one_line_and_no_folder(monkeypatch, capsys, tmp_p
     assert said.err.startswith("enlist: cannot obtain mnist")
     assert said.err.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def uneven(name, workers, seed):
+    """Labels as unequal as those of MNIST are; what is on the images does not matter."""
+    rng = np.random.default_rng(1)
+    shape = (28, 28, 1) if name == "mnist" else (32, 32, 3)
+
+    def draw(count):
+        share = rng.uniform(0.8, 1.2, 10)
+        return np.zeros((count, *shape), np.uint8), rng.choice(10, count, p=share / share.sum()).astype(
+            np.int32
+        )
+
+    return Dataset(*draw(6000), *draw(1500), classes=10, name=name)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_there_are_rows_enough_for_every_recipe_at_small_scale(name):
+    small = SCALES["small"]
+    settings = [setting for setting in RECIPES[name].runs(small) if setting.seed == 0]
+    points = points_of(settings, thinned(uneven, small.rows)) if settings else []
+    for setting, point in zip(settings, points, strict=True):
+        data = point.task.federation.data
+        assert np.bincount(data.y_train).tolist() == [small.rows // 10] * 10
+        assert point.task.federation.workers == setting.workers
+        assert point.task.settings.rounds == setting.rounds

@@ -74,14 +74,13 @@ def points_of(settings: Sequence[Setting], load: Load) -> list[Point]:
 
 
 def thinned(load: Load, rows: int) -> Load:
-    """Data sets with so many training rows, and as many test rows, drawn once; 0: as they are."""
+    """Data sets with so many training rows, and at most as many test rows, of all classes alike; 0: as they are."""
 
     def loaded(name: str, workers: int, seed: int) -> Dataset:
         data = load(name, workers=workers, seed=seed)
-        if not rows:
+        if not rows or data.classes is None:
             return data
-        rng = np.random.default_rng(0)
-        train, test = (rng.permutation(len(y))[:rows] for y in (data.y_train, data.y_test))
+        train, test = (_some_of_each(y, rows // data.classes) for y in (data.y_train, data.y_test))
         return replace(
             data,
             x_train=data.x_train[train],
@@ -91,6 +90,12 @@ def thinned(load: Load, rows: int) -> Load:
         )
 
     return loaded
+
+
+def _some_of_each(y: np.ndarray, count: int) -> np.ndarray:
+    """Rows, drawn once: so many of each class, where there are."""
+    order = np.random.default_rng(0).permutation(len(y))
+    return np.sort(np.concatenate([order[y[order] == label][:count] for label in np.unique(y)]))
 
 
 def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: bool) -> None:
