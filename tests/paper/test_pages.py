@@ -131,9 +131,9 @@ def test_missing_runs_are_said(all_runs, tmp_path):
 
 def test_a_small_figure_says_so_and_a_full_one_does_not(all_runs):
     assert drawing(RECIPES["fig2"], all_runs, SMALL).warning == (
-        "small scale: 1,000 training rows, 8 to 20 rounds, 1 to 2 seeds; not the paper's size"
+        "small scale: 1,000 training rows, 5 to 12 rounds, 1 to 2 seeds; not the paper's size"
     )
-    assert "8 rounds, 1 seed, CNN instead of ResNet-18" in drawing(RECIPES["fig5"], all_runs, SMALL).warning
+    assert "5 rounds, 1 seed, CNN instead of ResNet-18" in drawing(RECIPES["fig5"], all_runs, SMALL).warning
     assert warning(FULL, RECIPES["fig5"].runs(FULL)) == ""
 
 
@@ -190,7 +190,9 @@ def test_table2_has_every_row_with_the_papers_numbers_beside_ours(folder, all_ru
         == ("digits:2", "10", "two_nn", "fedavg")
     ]
     curves = [
-        curve for curve in all_runs.where(**where("two_nn", "digits:2", 10, 5)) if curve.setting.rounds == 20
+        curve
+        for curve in all_runs.where(**where("two_nn", "digits:2", 10, 5))
+        if curve.setting.rounds == SMALL.extents["two_nn"].rounds
     ]
     reached = [curve.rounds_to(0.95) for curve in curves]
     assert (own["seeds"], own["reached"]) == ("2", "2")

@@ -118,9 +118,9 @@ FULL = Scale(
 SMALL = Scale(
     "small",
     {
-        "logistic": Extent(rounds=20, seeds=2),
-        "two_nn": Extent(rounds=20, seeds=2),
-        "cnn": Extent(rounds=8, seeds=1),
+        "logistic": Extent(rounds=12, seeds=2),
+        "two_nn": Extent(rounds=12, seeds=2),
+        "cnn": Extent(rounds=5, seeds=1),
     },
     rows=1000,
     batch={"mnist": 10, "cifar10": 10},
