@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test test-deploy check lint types pytest bench clean
+.PHONY: demo test test-all test-deploy check lint types pytest bench clean
 
 demo: .venv/.installed
 	$(BIN)/enlist run
@@ -21,6 +21,10 @@ types: .venv/.installed-dev
 
 pytest: .venv/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Also what CI leaves out: more hosts, more faults of real machines.
+test-all: .venv/.installed-dev
+	$(BIN)/python -m pytest -m '' --durations 20
 
 # Everything about deployment, also what takes minutes: stopped workers, full disks, a dead link.
 test-deploy: .venv/.installed-dev
