@@ -50,7 +50,8 @@ def zigzags(raw: Raw, scale: Scale) -> Verdict:
         for model, p in product(THREE, DEGREES)
     ]
     part = Part("10 workers zigzag more", findings)
-    return judged(ZIGZAGS, [part], spanned("Their change over that of all workers:", part.values("ratio")))
+    more = spanned("Their change over that of all workers:", part.values("ratio"), "{:.3g}")
+    return judged(ZIGZAGS, [part], more)
 
 
 def beats(raw: Raw, scale: Scale) -> Verdict:
