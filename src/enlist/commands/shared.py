@@ -114,6 +114,27 @@ def print_json(value: Mapping[str, Any] | list[Any]) -> None:
     print(json.dumps(value, indent=2))
 
 
+def show_study(
+    page: Any, facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = None
+) -> None:
+    """Draws the picture and page of a study, writes its numbers, and prints its verdict.
+
+    Args:
+        page: the module of `enlist.report` that knows how.
+        source: the file of numbers that it is made anew from.
+    """
+    from enlist.report.again import drawn
+
+    facts = drawn(lambda place: page.write_all(facts, place), out, source)
+    if as_json:
+        print_json(facts | {"folder": str(out)})
+        return
+    for words in facts["verdict"]:
+        print(words)
+    for name in page.LEFT.values():
+        print(out / name)
+
+
 def hush() -> None:
     """Orbax logs (as absl) at length what is said here in one line."""
     handler = logging.StreamHandler()

@@ -8,8 +8,8 @@ from enlist.commands.shared import (
     hush,
     is_live,
     no_loose_words,
-    print_json,
     quiet,
+    show_study,
     stop,
     typed_again,
     unused,
@@ -45,22 +45,10 @@ def act(given: dict[str, Any], loose: list[str]) -> None:
 
 
 def show(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = None) -> None:
-    """Draws picture and page, writes the numbers, and prints the verdict.
-
-    Args:
-        source: the summary.json that it is made anew from.
-    """
+    """See `show_study`."""
     from enlist.report import speedup_page
-    from enlist.report.again import drawn
 
-    facts = drawn(lambda place: speedup_page.write_all(facts, place), out, source)
-    if as_json:
-        print_json(facts | {"folder": str(out)})
-        return
-    for words in facts["verdict"]:
-        print(words)
-    for name in speedup_page.LEFT.values():
-        print(out / name)
+    show_study(speedup_page, facts, out, as_json, source)
 
 
 def _begun(given: dict[str, Any]) -> tuple[SpeedupOptions, dict[str, Any]]:

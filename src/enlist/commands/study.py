@@ -8,8 +8,8 @@ from enlist.commands.shared import (
     hush,
     is_live,
     no_loose_words,
-    print_json,
     quiet,
+    show_study,
     typed_again,
     unused,
 )
@@ -37,22 +37,10 @@ def bound(given: dict[str, Any], loose: list[str]) -> None:
 
 
 def show_bound(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = None) -> None:
-    """Draws picture and page, writes the numbers, and prints the verdict.
-
-    Args:
-        source: the bound.json that it is made anew from.
-    """
+    """See `show_study`."""
     from enlist.report import bound_page
-    from enlist.report.again import drawn
 
-    facts = drawn(lambda place: bound_page.write_all(facts, place), out, source)
-    if as_json:
-        print_json(facts | {"folder": str(out)})
-        return
-    for words in facts["verdict"]:
-        print(words)
-    for name in bound_page.LEFT.values():
-        print(out / name)
+    show_study(bound_page, facts, out, as_json, source)
 
 
 def _provenance(study: str, asked: Any) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from functools import partial
 from itertools import combinations, product
 
 from enlist.studies.paper.claims import GRADED, Claim, Finding, Part, Verdict, judged, listed, spanned
-from enlist.studies.paper.fig2 import THREE
 from enlist.studies.paper.raw import Curve, Raw
-from enlist.studies.paper.recipe import DEGREES, FULL_COHORT, MODELS, PARTIAL_COHORT
+from enlist.studies.paper.recipe import DEGREES, FULL_COHORT, MODELS, PARTIAL_COHORT, THREE
 from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.statistics import (
     ACCURACY,

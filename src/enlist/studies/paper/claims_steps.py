@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from itertools import product
 
 from enlist.studies.paper.claims import GRADED, HOLDS, IN_PART, Claim, Part, Verdict, counted, judged, listed
-from enlist.studies.paper.fig2 import THREE
 from enlist.studies.paper.raw import Raw
-from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, MODELS, PARTIAL_COHORT
+from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, MODELS, PARTIAL_COHORT, THREE
 from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.statistics import (
     ACCURACY,

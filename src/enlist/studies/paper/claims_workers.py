@@ -4,9 +4,8 @@ import math
 from itertools import product
 
 from enlist.studies.paper.claims import GRADED, Claim, Finding, Part, Verdict, judged, listed, span, spanned
-from enlist.studies.paper.fig2 import THREE
 from enlist.studies.paper.raw import Curve, Raw
-from enlist.studies.paper.recipe import DEGREES, FULL_COHORT, MODELS, PARTIAL_COHORT
+from enlist.studies.paper.recipe import DEGREES, FULL_COHORT, MODELS, PARTIAL_COHORT, THREE
 from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.statistics import (
     ACCURACY,

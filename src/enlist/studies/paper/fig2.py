@@ -8,28 +8,19 @@ from enlist.studies.paper.recipe import (
     FULL_COHORT,
     MODELS,
     PARTIAL_COHORT,
+    THREE,
     Panel,
     Recipe,
     by_degree,
+    on_mnist,
 )
 from enlist.studies.paper.setting import Scale, Setting
-
-THREE = ("logistic", "two_nn", "cnn")
 
 
 def runs(scale: Scale) -> list[Setting]:
     """Every model, degree and number of workers."""
-    return [
-        setting
-        for model in THREE
-        for setting in scale.settings(
-            "mnist",
-            model,
-            partition=[f"digits:{p}" for p in DEGREES],
-            cohort=(FULL_COHORT, PARTIAL_COHORT),
-            local_epochs=5,
-        )
-    ]
+    degrees = [f"digits:{p}" for p in DEGREES]
+    return on_mnist(scale, partition=degrees, cohort=(FULL_COHORT, PARTIAL_COHORT), local_epochs=5)
 
 
 def panels(scale: Scale) -> list[Panel]:

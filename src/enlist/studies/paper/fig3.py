@@ -3,31 +3,23 @@
 1, 5 and 10 local epochs at p = 5 and p = 1 (the paper does not say which p). It sees local steps help, a little.
 """
 
-from enlist.studies.paper.fig2 import THREE
-from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, MODELS, Panel, Recipe, by_epochs
+from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, MODELS, THREE, Panel, Recipe, by_epochs, on_mnist
 from enlist.studies.paper.setting import Scale, Setting
 
 SHOWN_DEGREES = (5, 1)
 
 
-def runs(scale: Scale) -> list[Setting]:
-    """Every model, degree and number of epochs."""
-    return [
-        setting
-        for model in THREE
-        for setting in scale.settings(
-            "mnist",
-            model,
-            partition=[f"digits:{p}" for p in SHOWN_DEGREES],
-            cohort=FULL_COHORT,
-            local_epochs=EPOCHS,
-        )
-    ]
+def over_epochs(name: str, cohort: int) -> Recipe:
+    """The three models over local epochs with so many workers a round."""
+
+    def runs(scale: Scale) -> list[Setting]:
+        degrees = [f"digits:{p}" for p in SHOWN_DEGREES]
+        return on_mnist(scale, partition=degrees, cohort=cohort, local_epochs=EPOCHS)
+
+    def panels(scale: Scale) -> list[Panel]:
+        return [Panel(MODELS[model], by_epochs(model, (cohort,), SHOWN_DEGREES)) for model in THREE]
+
+    return Recipe(name, f"Three models on MNIST over local epochs, n = {cohort}", runs, panels)
 
 
-def panels(scale: Scale) -> list[Panel]:
-    """A column a model."""
-    return [Panel(MODELS[model], by_epochs(model, (FULL_COHORT,), SHOWN_DEGREES)) for model in THREE]
-
-
-RECIPE = Recipe("fig3", "Three models on MNIST over local epochs, n = 100", runs, panels)
+RECIPE = over_epochs("fig3", FULL_COHORT)

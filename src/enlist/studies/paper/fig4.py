@@ -3,31 +3,7 @@
 1, 5 and 10 local epochs at p = 5 and p = 1 (the paper does not say which p). It sees local steps help, a little.
 """
 
-from enlist.studies.paper.fig2 import THREE
-from enlist.studies.paper.recipe import EPOCHS, MODELS, PARTIAL_COHORT, Panel, Recipe, by_epochs
-from enlist.studies.paper.setting import Scale, Setting
+from enlist.studies.paper.fig3 import over_epochs
+from enlist.studies.paper.recipe import PARTIAL_COHORT
 
-SHOWN_DEGREES = (5, 1)
-
-
-def runs(scale: Scale) -> list[Setting]:
-    """Every model, degree and number of epochs."""
-    return [
-        setting
-        for model in THREE
-        for setting in scale.settings(
-            "mnist",
-            model,
-            partition=[f"digits:{p}" for p in SHOWN_DEGREES],
-            cohort=PARTIAL_COHORT,
-            local_epochs=EPOCHS,
-        )
-    ]
-
-
-def panels(scale: Scale) -> list[Panel]:
-    """A column a model."""
-    return [Panel(MODELS[model], by_epochs(model, (PARTIAL_COHORT,), SHOWN_DEGREES)) for model in THREE]
-
-
-RECIPE = Recipe("fig4", "Three models on MNIST over local epochs, n = 10", runs, panels)
+RECIPE = over_epochs("fig4", PARTIAL_COHORT)

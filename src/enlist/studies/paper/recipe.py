@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, WORKERS, Scale, Setting
 
 MODELS = {"logistic": "LR", "two_nn": "2NN", "cnn": "CNN", "resnet18": "ResNet-18"}
+THREE = ("logistic", "two_nn", "cnn")
 DEGREES = (1, 2, 5, 10)
 EPOCHS = (1, 5, 10)
 FULL_COHORT, PARTIAL_COHORT = 100, 10
@@ -65,6 +66,11 @@ def where(model: str, partition: str, cohort: int, epochs: int, dataset: str = "
         "algorithm": "fedavg",
         "workers": WORKERS,
     }
+
+
+def on_mnist(scale: Scale, models: Sequence[str] = THREE, **axes: Any) -> list[Setting]:
+    """Every combination of the axes for each of the models."""
+    return [setting for model in models for setting in scale.settings("mnist", model, **axes)]
 
 
 def by_degree(model: str, cohorts: Sequence[int] = (FULL_COHORT, PARTIAL_COHORT)) -> list[Line]:

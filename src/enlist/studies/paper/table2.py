@@ -7,9 +7,8 @@ computing measured. Beside them training in one place on all rows, which is the 
 
 from typing import NamedTuple
 
-from enlist.studies.paper.fig2 import THREE
 from enlist.studies.paper.fig5 import PARTITIONS
-from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, Recipe
+from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Recipe
 from enlist.studies.paper.setting import Scale, Setting
 
 METHODS = ("scaffold", "fedavg")

@@ -5,8 +5,7 @@ Server rate 1 and 10, worker rate 0.001, 0.01 and 0.1, 1, 5 and 10 local epochs,
 10 diverges, that is a result.
 """
 
-from enlist.studies.paper.fig2 import THREE
-from enlist.studies.paper.recipe import DEGREES, EPOCHS, Recipe
+from enlist.studies.paper.recipe import DEGREES, EPOCHS, THREE, Recipe
 from enlist.studies.paper.setting import Scale, Setting
 
 SERVER_LRS = (1.0, 10.0)

@@ -10,9 +10,8 @@ from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table
 from enlist.studies.paper import choices, table3
 from enlist.studies.paper.drawing import warning
-from enlist.studies.paper.fig2 import THREE
 from enlist.studies.paper.raw import Curve, Raw
-from enlist.studies.paper.recipe import MODELS
+from enlist.studies.paper.recipe import MODELS, THREE
 from enlist.studies.paper.setting import BATCH, SERVER_LR, WORKER_LR, Scale
 from enlist.studies.paper.statistics import ending, rounded
 from enlist.studies.paper.statistics_table3 import Best, best_rates, diverged_by_server_rate
