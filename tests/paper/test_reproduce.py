@@ -263,3 +263,11 @@ def test_there_are_rows_enough_for_every_recipe_at_small_scale(name):
         assert np.bincount(data.y_train).tolist() == [small.rows // 10] * 10
         assert point.task.federation.workers == setting.workers
         assert point.task.settings.rounds == setting.rounds
+
+
+def test_a_single_run_that_is_missing_is_made():
+    (setting,) = [each for each in RECIPES["unbalanced"].runs(TINY) if each.seed == 0][:1]
+    (point,) = points_of([setting], thinned(blots, TINY.rows))
+    assert point.task.settings.seed == setting.seed
+    assert point.task.federation.partition == setting.partition
+    assert point.task.work.epochs == setting.local_epochs

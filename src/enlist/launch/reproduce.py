@@ -66,10 +66,6 @@ def carry_out(
 
 def points_of(settings: Sequence[Setting], load: Load) -> list[Point]:
     """The runs that these settings stand for, checked."""
-    if len(settings) == 1:
-        # A grid has at least two runs.
-        (point, _) = points_of([*settings, settings[0]._replace(seed=settings[0].seed + 1)], load)
-        return [point]
     return Workshop(Grid({}, [setting.options() for setting in settings]), load).points()
 
 

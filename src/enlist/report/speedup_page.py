@@ -104,8 +104,9 @@ def _terms_chart(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _note(facts: dict[str, Any]) -> str:
     fixed = f"K = {facts['local_steps']}" if facts["axis"] == "cohort" else f"n = {facts['cohort']}"
+    learned = ", ".join(facts[name] for name in ("problem", "model", "partition") if facts.get(name))
     said = (
-        f"{facts['problem']}, {facts['sampling']}, {fixed}, batches of {facts['batch']}. Each point is the "
+        f"{learned}, {facts['sampling']}, {fixed}, batches of {facts['batch']}. Each point is the "
         f"smallest T with which runs at eta_L = 1/(sqrt(T) K L) and eta = sqrt(Kn), L = {facts['smoothness']:.4g}, "
         f"reach {MEASURES[facts['goal']['measure']]} {'>=' if facts['goal']['measure'] == 'accuracy' else '<='} "
         f"{facts['goal']['value']:g} in one of their rounds: the rates are others for every T, so each T is a set of "

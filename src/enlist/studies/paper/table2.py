@@ -5,10 +5,10 @@ a worker for CIFAR-10 with ResNet-18, n = 10. 5 local epochs, rates 0.1 and 1, 2
 computing measured. Beside them training in one place on all rows, which is the ceiling of each model.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from enlist.studies.paper.fig5 import PARTITIONS
-from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Recipe
+from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Recipe, on_mnist
 from enlist.studies.paper.setting import Scale, Setting
 
 METHODS = ("scaffold", "fedavg")
@@ -50,21 +50,10 @@ ROWS = (
 
 def runs(scale: Scale) -> list[Setting]:
     """Every row by both methods, and the ceilings of the MNIST models; at small scale less of the CNN."""
-    mnist = [
-        setting
-        for model in THREE
-        for setting in scale.settings(
-            "mnist",
-            model,
-            algorithm=METHODS,
-            partition=list(SKEWS),
-            cohort=PARTIAL_COHORT
-            if (scale.name, model) == ("small", "cnn")
-            else (PARTIAL_COHORT, FULL_COHORT),
-            local_epochs=5,
-        )
-    ]
-    return [*mnist, *cifar_runs(scale), *ceilings(scale)]
+    shared: dict[str, Any] = {"algorithm": METHODS, "partition": list(SKEWS), "local_epochs": 5}
+    few = on_mnist(scale, cohort=PARTIAL_COHORT, **shared)
+    everybody = on_mnist(scale, THREE[:2] if scale.name == "small" else THREE, cohort=FULL_COHORT, **shared)
+    return [*few, *everybody, *cifar_runs(scale), *ceilings(scale)]
 
 
 def cifar_runs(scale: Scale) -> list[Setting]:
