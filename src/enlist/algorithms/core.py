@@ -45,7 +45,8 @@ class WorkerData(NamedTuple):
 
     Without an `order` they are `offset : offset + size`.
     `size` is a Python int where all workers hold equally many rows; `steps` likewise. `reach` bounds `size` and is
-    the same for all workers that run side by side; `capacity` bounds all sizes.
+    the same for all workers that run side by side; `capacity` bounds all sizes. `longest` bounds `steps` in
+    the same way; None where there is nobody to wait for.
     """
 
     x: Array
@@ -56,6 +57,7 @@ class WorkerData(NamedTuple):
     reach: Int[Array, ""] | int
     capacity: int
     steps: Int[Array, ""] | int
+    longest: Int[Array, ""] | None = None
 
     def take(self, positions: Int[Array, " batch"]) -> tuple[Array, Array]:
         """Examples at these positions among the worker's own rows."""

@@ -104,7 +104,7 @@ def _loadaboost(worker: Optimizer, server: Optimizer) -> Algorithm:
                 ctx,
                 key,
                 at.params,
-                data._replace(steps=last),
+                data._replace(steps=last, longest=None),
                 optimizer,
                 optimizer_state=at.optimizer,
                 first=begin * a_pass,

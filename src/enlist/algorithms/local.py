@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from enlist.algorithms.core import Context, LocalStats, Scalar, Tree, WorkerData
 from enlist.algorithms.work import Batch, Table
@@ -55,6 +55,21 @@ class LocalRun(NamedTuple):
     stats: LocalStats
 
 
+class Moving(NamedTuple):
+    """A local run on its way.
+
+    Args:
+        loss: the sum over its steps.
+        going: whether its next step counts; who has finished waits for those beside it. It is carried, and not worked
+            out where it is needed, so that a GPU's compiler takes it into the product that makes the update.
+    """
+
+    params: Tree
+    state: Tree
+    loss: Scalar
+    going: Bool[Array, ""]
+
+
 def run_locally(
     ctx: Context,
     key: Key[Array, ""],
@@ -76,16 +91,22 @@ def run_locally(
     """
     table = ctx.work.table(key, data.size, data.reach, data.capacity)
 
-    def step(k: Int[Array, ""], carry: tuple[Tree, Tree, Scalar]) -> tuple[Tree, Tree, Scalar]:
-        x, state, loss = carry
-        at = loss_and_gradient(ctx, table, data, k)
-        value, g = at(x)
-        updates, state = optimizer.update(correct(g, x, lambda z: at(z)[1]), state, x)
-        return optax.apply_updates(x, updates), state, loss + value
+    def step(k: Int[Array, ""], at: Moving) -> Moving:
+        look = loss_and_gradient(ctx, table, data, k)
+        loss, g = look(at.params)
+        updates, state = optimizer.update(correct(g, at.params, lambda z: look(z)[1]), at.state, at.params)
+        if data.longest is None:
+            return Moving(optax.apply_updates(at.params, updates), state, at.loss + loss, at.going)
+        # Adding -0 changes no number, 0 itself included.
+        still = jax.tree.map(lambda u: jnp.where(at.going, u, -jnp.zeros_like(u)), updates)
+        x = optax.apply_updates(at.params, still)
+        state = jax.tree.map(lambda new, old: jnp.where(at.going, new, old), state, at.state)
+        return Moving(x, state, at.loss + jnp.where(at.going, loss, 0.0), k + 1 < data.steps)
 
     fresh = optimizer.init(params) if optimizer_state is None else optimizer_state
-    start = (params, fresh, jnp.zeros(()))
-    x, state, loss = lax.fori_loop(first, data.steps, step, start)
+    last = data.steps if data.longest is None else data.longest
+    start = Moving(params, fresh, jnp.zeros(()), jnp.asarray(first < data.steps))
+    x, state, loss, _ = lax.fori_loop(first, last, step, start)
     steps = jnp.asarray(data.steps - first, jnp.int32)
     return LocalRun(x, state, LocalStats(loss / jnp.maximum(steps, 1).astype(jnp.float32), steps))
 

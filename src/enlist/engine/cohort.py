@@ -6,6 +6,7 @@ slice of the parameters. So memory grows with the group and not with n, and the 
 cohort was cut.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from enlist.algorithms import core, keys
 from enlist.algorithms.core import Tree, WorkerData
 from enlist.algorithms.round import work
 from enlist.engine import exchange
-from enlist.engine.plan import AXIS, Cohort, Delivered, Draws, Held, Members, Plan
+from enlist.engine.plan import AXIS, RUNS, Cohort, Delivered, Draws, Held, Members, Plan
 from enlist.participation.sampling import occurrences
 
 
@@ -35,6 +36,18 @@ class Round(NamedTuple):
     payload: Tree
     held: Held | Delivered
     probing: bool = False
+
+
+class Pace(NamedTuple):
+    """What bounds all workers that run side by side.
+
+    Args:
+        reach: their rows.
+        longest: their local steps; None where all take equally many.
+    """
+
+    reach: Int[Array, ""] | int
+    longest: Int[Array, ""] | None
 
 
 class Results(NamedTuple):
@@ -104,7 +117,7 @@ def work_off(round_: Round, cohort: Members, worker_states: Tree) -> Worked:
         return total, (seated, results.state, _in_order(results, order) if stacked else None)
 
     first = jax.tree.map(lambda a: a[0], cohort)
-    summand = jax.eval_shape(lambda: _local(round_, worker_states, plan.capacity, first).summand)
+    summand = jax.eval_shape(lambda: _local(round_, worker_states, Pace(plan.capacity, None), first).summand)
     carried = exchange.slices_of(summand, plan.devices) if sliced else summand
     total, parts = lax.scan(one_group, core.empty_total(carried), groups)
     if sliced:
@@ -171,23 +184,48 @@ def _run(round_: Round, worker_states: Tree, seated: Members) -> Results:
     turns = jax.tree.map(lambda a: a.reshape(plan.turns, plan.lanes), mine)
 
     def side_by_side(unit: Members) -> Results:
-        # One bound for all of them, so that who runs together also decides together how much to draw.
-        reach = plan.rows if plan.rows is not None else jnp.max(unit.sizes)
+        pace = _pace(round_, unit)
         if plan.lanes == 1:
-            alone = _local(round_, worker_states, reach, jax.tree.map(lambda a: a[0], unit))
+            alone = _local(round_, worker_states, pace, jax.tree.map(lambda a: a[0], unit))
             return jax.tree.map(lambda a: a[None], alone)
-        return jax.vmap(lambda one: _local(round_, worker_states, reach, one))(unit)
+
+        def one(member: Members, rates: dict[str, Any]) -> Results:
+            ctx = round_.ctx._replace(rates={**round_.ctx.rates, **rates})
+            return _local(round_._replace(ctx=ctx), worker_states, pace, member)
+
+        return jax.vmap(one)(unit, _rates_of_each(round_))
 
     if plan.turns == 1:
         return side_by_side(jax.tree.map(lambda a: a[0], turns))
     return jax.tree.map(lambda a: a.reshape(each, *a.shape[2:]), lax.map(side_by_side, turns))
 
 
-def _local(round_: Round, worker_states: Tree, reach: Any, one: Members) -> Results:
+def _pace(round_: Round, unit: Members) -> Pace:
+    """Of those who run side by side: who runs together decides together how much to draw and when to stop."""
+    plan = round_.plan
+    most: Callable[[Any], Any] = lambda a: lax.pmax(a, RUNS) if plan.together else a
+    reach = plan.rows if plan.rows is not None else most(jnp.max(unit.sizes))
+    longest = plan.work.count(reach, round_.ctx.t)
+    alone = plan.lanes == 1 and not plan.together
+    return Pace(reach, None if alone or isinstance(longest, int) else most(longest))
+
+
+def _rates_of_each(round_: Round) -> dict[str, Any]:
+    """Rates that differ by run, once for every worker: a GPU would else write them out for every parameter."""
+    if not round_.plan.together:
+        return {}
+    lanes = round_.plan.lanes
+    numbers = {name: rate for name, rate in round_.ctx.rates.items() if not callable(rate)}
+    each = jax.tree.map(lambda rate: jnp.broadcast_to(rate, (lanes, *jnp.shape(rate))), numbers)
+    # Kept from being put together with what follows.
+    return lax.optimization_barrier(each)
+
+
+def _local(round_: Round, worker_states: Tree, pace: Pace, one: Members) -> Results:
     """One worker's local run, or its probe."""
     ctx, algorithm = round_.ctx, round_.plan.algorithm
     state = jax.tree.map(lambda leaf: leaf[one.ids], worker_states)
-    payload, data = algorithm.address(round_.payload, one.ids), _data(round_, reach, one)
+    payload, data = algorithm.address(round_.payload, one.ids), _data(round_, pace, one)
     reply = work(algorithm, ctx, round_.key, one.ids, one.draws, payload, state, data, probing=round_.probing)
     if round_.probing:
         return Results(reply.message, one.weights * reply.weight, reply.stats.loss, ())
@@ -195,17 +233,21 @@ def _local(round_: Round, worker_states: Tree, reach: Any, one: Members) -> Resu
     return Results(summand, one.weights * reply.weight, reply.stats.loss, reply.worker_state)
 
 
-def _data(round_: Round, reach: Any, one: Members) -> WorkerData:
+def _data(round_: Round, pace: Pace, one: Members) -> WorkerData:
     plan, held = round_.plan, round_.held
     size = plan.rows if plan.rows is not None else one.sizes
     steps = plan.work.count(size, round_.ctx.t)
-    if plan.lanes == 1:
+    if plan.lanes == 1 and not plan.together:
         # Alone on its device, an empty place costs nothing: it takes no step.
         steps = jnp.where(one.weights > 0, steps, 0)
     if isinstance(held, Delivered):
         # Of the devices' rows only this one's are here.
-        return WorkerData(held.x, held.y, None, one.offsets, size, reach, plan.capacity, steps)
-    return WorkerData(held.x, held.y, held.order, one.offsets, size, reach, plan.capacity, steps)
+        return WorkerData(
+            held.x, held.y, None, one.offsets, size, pace.reach, plan.capacity, steps, pace.longest
+        )
+    return WorkerData(
+        held.x, held.y, held.order, one.offsets, size, pace.reach, plan.capacity, steps, pace.longest
+    )
 
 
 def put_back(worker_states: Tree, worked: Worked, workers: int, alive: Bool[Array, ""]) -> Tree:

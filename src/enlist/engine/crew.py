@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from enlist.engine.evaluation import Evaluation
-from enlist.engine.plan import Held, Plan
+from enlist.engine.plan import RUNS, Held, Plan
 from enlist.engine.program import RoundInfo, RunState, block
 from enlist.engine.session import Session
 from enlist.engine.supply import Resident
@@ -126,6 +126,7 @@ def _side_by_side(plan: Plan, shared: bool) -> Any:
     def one(x: Any, held: Any, examples: Any, *rest: Any) -> Any:
         if shared:
             held, examples = held._replace(x=x[0], y=x[1]), _with(examples, x)
-        return block(plan, held, examples, *rest)
+        return block(plan._replace(together=True), held, examples, *rest)
 
-    return jax.jit(jax.vmap(one, (None, 0, 0, 0, 0, 0, None, None)), donate_argnums=3)
+    mapped = jax.vmap(one, (None, 0, 0, 0, 0, 0, None, None), axis_name=RUNS)
+    return jax.jit(mapped, donate_argnums=3)

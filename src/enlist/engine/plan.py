@@ -11,7 +11,8 @@ from enlist.engine.evaluation import Passes
 from enlist.participation.sampling import Sampling
 from enlist.problem.models import Model
 
-AXIS = "cohort"
+# Of the devices that share a cohort, and of runs that advance side by side.
+AXIS, RUNS = "cohort", "runs"
 
 
 class Draws(NamedTuple):
@@ -36,6 +37,7 @@ class Plan(NamedTuple):
         mesh: the devices that share the cohort.
         passes: what an evaluation looks at.
         streamed: whether rows come to the devices with the cohorts that use them, or all lie there.
+        together: whether other runs advance beside this one, mapped over the axis `RUNS`.
     """
 
     algorithm: Algorithm
@@ -52,6 +54,7 @@ class Plan(NamedTuple):
     mesh: Mesh
     passes: Passes
     streamed: bool = False
+    together: bool = False
 
     @property
     def draws(self) -> Draws:
