@@ -117,7 +117,15 @@ def test_missing_runs_are_said(all_runs, tmp_path):
     )
     figure = drawing(RECIPES["fig2"], some, SMALL)
     assert [bool(column.traces["train_loss"]) for column in figure.columns] == [False, True, False]
-    assert figure.columns[1].traces["train_loss"][0].label == "p = 1, n = 100 (1 of 2 seeds)"
+    assert figure.columns[1].title == "2NN (1 of 2 seeds)"
+    assert figure.columns[1].traces["train_loss"][0].label == "p = 1, n = 100"
+    fewer = Raw([curve for curve in some if curve.setting.partition != "digits:2"])
+    column = drawing(RECIPES["fig2"], fewer, SMALL).columns[1]
+    assert column.title == "2NN"
+    assert [trace.label for trace in column.traces["train_loss"]][:2] == [
+        "p = 1, n = 100 (1 of 2 seeds)",
+        "p = 2, n = 100 (not run yet)",
+    ]
     draw_curves(figure, tmp_path / "fig2.png")
     nothing = drawing(RECIPES["fig5"], Raw([]), SMALL)
     assert not any(column.traces["test_accuracy"] for column in nothing.columns)

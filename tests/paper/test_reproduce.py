@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from enlist.cli import main
+from enlist.engine.together import simulate_each
 from enlist.launch.reproduce import carry_out, points_of, thinned
 from enlist.problem.dataset import Dataset
 from enlist.studies.paper import raw, unbalanced
@@ -188,6 +189,26 @@ def test_an_interruption_says_how_to_go_on(tiny, monkeypatch, capsys, tmp_path):
         "enlist: interrupted; go on with: enlist reproduce unbalanced --scale small --out 'a b'\n"
     )
     assert (tmp_path / "a b/reproduce.yaml").is_file()
+
+
+def test_what_interrupted_sittings_took_is_counted(tiny, monkeypatch, tmp_path):
+    def interrupted(jobs, **named):
+        next(simulate_each(jobs[:1], **named))
+        summary = jobs[0].out / "summary.json"
+        summary.write_text(json.dumps(json.loads(summary.read_text()) | {"device_seconds": 100.0}))
+        raise KeyboardInterrupt
+
+    recipe = unbalanced.RECIPE._replace(runs=lambda scale: unbalanced.runs(scale)[:2])
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr("enlist.launch.reproduce.simulate_each", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                carry_out([recipe], TINY, tmp_path, live=False)
+    kept = carry_out([recipe], TINY, tmp_path, live=False)
+    assert sorted(curve.device_seconds >= 200 for curve in kept) == [False, True]
+    took = [sitting.device_seconds for sitting in raw.sittings(tmp_path / "raw")]
+    assert took[:2] == [100, 100]
+    assert sum(took[2:]) < 100
 
 
 def refused(words, capsys):

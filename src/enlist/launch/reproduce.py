@@ -1,5 +1,6 @@
 """`enlist reproduce`: from recipes to raw metrics. What is already there is not run again."""
 
+import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ from enlist.studies.paper.raw import Curve, Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
 from enlist.studies.paper.setting import Scale, Setting
 
-RAW, WORK = "raw", "work"
+RAW, WORK, SPENT = "raw", "work", "spent"
 # On an accelerator, all runs of such a model that advance together take a minute or so: no checkpoints are made.
 SOON_OVER = ("logistic", "two_nn")
 # And of others, rounds from one checkpoint to the next: dozens of runs are saved at once.
@@ -109,26 +110,46 @@ def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: 
             jobs = [_job(settings[i], points[i], at) for i, at in zip(group.places, places, strict=True)]
             label = f"group {number}/{len(groups)} ({words}: {len(jobs)} runs)"
             display = shown.shown(label, amounts[group.places[0]])
-            with _written_down(words, out) as kept:
+            with _written_down(words, out, places) as kept:
                 runs = simulate_each(jobs, room=group.room, display=display)
-                for i, run in zip(group.places, runs, strict=True):
-                    kept.append(curve_of(settings[i], run))
+                for i, at, run in zip(group.places, places, runs, strict=True):
+                    kept.append(curve_of(settings[i], run, _spent(at)))
                     raw.append(out / RAW, kept[-1:])
             for place in places:
                 shutil.rmtree(place, ignore_errors=True)
 
 
 @contextmanager
-def _written_down(words: str, out: Path) -> Iterator[list[Curve]]:
+def _written_down(words: str, out: Path, places: Sequence[Path]) -> Iterator[list[Curve]]:
     """Takes the runs of a group as they are finished, and writes down what they took, however it ends."""
     kept: list[Curve] = []
     began = time.perf_counter()
+    before = sum(map(_spent, places))
     try:
         yield kept
     finally:
-        device, wall = sum(curve.device_seconds for curve in kept), time.perf_counter() - began
-        facts = Sitting(words, len(kept), round(device, 2), round(wall, 2), platform.describe())
+        for place in places[len(kept) :]:
+            _note_spent(place)
+        device = sum(curve.device_seconds for curve in kept) + sum(map(_spent, places[len(kept) :])) - before
+        facts = Sitting(
+            words, len(kept), round(device, 2), round(time.perf_counter() - began, 2), platform.describe()
+        )
         raw.append_sitting(out / RAW, facts)
+
+
+def _spent(place: Path) -> float:
+    """Device seconds that earlier sittings took for a run which they did not finish."""
+    noted = place / SPENT
+    return float(noted.read_text()) if noted.exists() else 0.0
+
+
+def _note_spent(place: Path) -> None:
+    """Adds what an interrupted sitting says that it took, once."""
+    summary = place / "summary.json"
+    if summary.exists():
+        facts = json.loads(summary.read_text())
+        (place / SPENT).write_text(str(_spent(place) + facts["device_seconds"]))
+        summary.unlink()
 
 
 def _job(setting: Setting, point: Point, place: Path) -> Job:
@@ -145,8 +166,8 @@ def _amount(group: Group, amounts: Sequence[float], settings: Sequence[Setting])
     return sum(amounts[place] * settings[place].rounds for place in group.places)
 
 
-def curve_of(setting: Setting, run: Run) -> Curve:
-    """What is kept of a run."""
+def curve_of(setting: Setting, run: Run, spent: float = 0.0) -> Curve:
+    """What is kept of a run; `spent` are device seconds of earlier sittings."""
     lines = run.metrics
 
     def column(name: str) -> np.ndarray:
@@ -162,7 +183,7 @@ def curve_of(setting: Setting, run: Run) -> Curve:
         column("test_accuracy"),
         facts["uplink_bytes"],
         facts["downlink_bytes"],
-        facts["device_seconds"],
+        round(facts["device_seconds"] + spent, 4),
         facts["device"],
         facts["versions"],
     )

@@ -23,12 +23,17 @@ SHORT = {
 
 
 def picture(facts: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Draws both panels."""
-    figure = sheet(10.5, 4.7)
-    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    """Draws the rounds, and beside them what the bound consists of where that is known."""
+    explained = any(point["terms"] is not None for point in facts["points"])
+    figure = sheet(10.5 if explained else 6.0, 4.7)
+    left, *right = figure.subplots(1, 1 + explained, squeeze=False, width_ratios=(1.25, 1)[: 1 + explained])[
+        0
+    ]
     handles, names = _rounds(left, facts)
-    more, others = _terms(right, facts)
-    legend(figure, [*handles, *more], [*names, *others], 130)
+    for axes in right:
+        more, others = _terms(axes, facts)
+        handles, names = [*handles, *more], [*names, *others]
+    legend(figure, handles, names, 130 if explained else 75)
     save(figure, path)
 
 
@@ -119,9 +124,6 @@ def _terms(axes: "Axes", facts: dict[str, Any]) -> tuple[list[Any], list[str]]:
     points = [point for point in facts["points"] if point["terms"] is not None]
     handles: list[Any] = []
     names: list[str] = []
-    if not points:
-        empty(axes, "the terms of the bound are not known")
-        return handles, names
     below = [0.0] * len(points)
     places = list(range(len(points)))
     for i, (name, words) in enumerate(SHORT.items()):

@@ -83,7 +83,13 @@ def _column(
     lines = [(line, own.where(**line.where)) for line in panel.lines]
     if not any(curves for _, curves in lines):
         return Column(panel.title, {metric: [] for metric in metrics}, {})
-    labels = [_label(line, curves, runs) for line, curves in lines]
+    words = [_words(line, curves, runs) for line, curves in lines]
+    # What is so of all lines is said once.
+    common = list(words[0]) if len(words) > 1 and all(each == words[0] for each in words) else []
+    labels = [
+        line.label if common else named(line.label, said)
+        for (line, _), said in zip(lines, words, strict=True)
+    ]
     best = _best_rates(panel, raw, scale)
     traces: dict[str, list[Trace]] = {}
     levels: dict[str, list[tuple[float, str]]] = {}
@@ -96,7 +102,7 @@ def _column(
             traces[metric].append(trace(best[0], [best[1]], metric, None))
     if (level := _ceiling(panel, raw, scale)) is not None and "test_accuracy" in metrics:
         levels["test_accuracy"] = [level]
-    return Column(panel.title, traces, levels)
+    return Column(named(panel.title, common), traces, levels)
 
 
 def _shortened(panel: Panel) -> Panel:
@@ -110,14 +116,19 @@ def _shortened(panel: Panel) -> Panel:
     return Panel(", ".join([panel.title, *common]), lines)
 
 
-def _label(line: Line, curves: Sequence[Curve], runs: Sequence[Setting]) -> str:
+def _words(line: Line, curves: Sequence[Curve], runs: Sequence[Setting]) -> list[str]:
+    """What a line lacks, and how many of its runs diverged."""
     wanted = len({setting for setting in runs if setting.matches(line.where)})
     if not curves:
-        return f"{line.label} ({NOT_RUN})"
+        return [NOT_RUN]
     gone = sum(curve.status == "diverged" for curve in curves)
-    said = [f"{len(curves)} of {wanted} seeds" if len(curves) < wanted else ""]
-    said.append((f"{gone} diverged" if len(curves) > 1 else "diverged") if gone else "")
-    return line.label + (f" ({', '.join(filter(None, said))})" if any(said) else "")
+    missing = [f"{len(curves)} of {wanted} seeds"] if len(curves) < wanted else []
+    return missing + ([f"{gone} diverged" if len(curves) > 1 else "diverged"] if gone else [])
+
+
+def named(label: str, words: Sequence[str]) -> str:
+    """With these words behind it, where there are any."""
+    return f"{label} ({', '.join(words)})" if words else label
 
 
 def trace(label: str, curves: Sequence[Curve], metric: str, color: int | None, dashed: bool = False) -> Trace:

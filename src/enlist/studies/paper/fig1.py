@@ -3,6 +3,9 @@
 100 workers, p digits each, worker rate 0.1, server rate 1: (a) p = 1, 2, 5, 10 with 5 local epochs, all workers and
 10 of them; (b) n = 10, 50, 100 at p = 1 and 5; (c) 1, 5 and 10 local epochs at p = 5. The paper sees convergence
 everywhere, p = 5 next to p = 10, smaller p slower, ten workers zigzagging and slower, local steps helping.
+
+Found: all converge; p = 5 ends near p = 10, smaller p is slower, and ten workers zigzag. Five epochs are faster than
+one at p = 5, ten hardly faster than five. 70 runs, 5 seeds: 2.2 device minutes on one H200.
 """
 
 from enlist.studies.paper.recipe import (

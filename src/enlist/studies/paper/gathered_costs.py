@@ -1,7 +1,7 @@
 """What recipes took: runs, device time, wall time, machines, versions."""
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -46,26 +46,31 @@ def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale)
     """What the runs of a recipe took."""
     wanted = list(dict.fromkeys(recipe.runs(scale)))
     curves = [raw.curves[setting] for setting in wanted if setting in raw.curves]
-    shares = wall_shares(raw, sittings)
-    walls = [shares.get(curve.setting.group()) for curve in curves]
-    known = [share for share in walls if share is not None]
+    factors = wall_factors(raw, sittings)
+    known = [
+        factors[curve.setting.group()] * curve.device_seconds
+        for curve in curves
+        if curve.setting.group() in factors
+    ]
     return Cost(
         len(curves),
         len(wanted),
         sum(curve.status == "diverged" for curve in curves),
         sum(curve.device_seconds for curve in curves),
-        sum(known) if known and len(known) == len(walls) else None,
+        sum(known) if known and len(known) == len(curves) else None,
         list(dict.fromkeys(curve.device for curve in curves)),
     )
 
 
-def wall_shares(raw: Raw, sittings: Sequence[Sitting]) -> dict[str, float]:
-    """A run's share of the recorded wall time of its group, by what the group is called."""
-    runs = Counter(curve.setting.group() for curve in raw)
-    walls: dict[str, float] = {}
+def wall_factors(raw: Raw, sittings: Sequence[Sitting]) -> dict[str, float]:
+    """Wall seconds to a device second, by what a group is called: runs of several recipes may share a name."""
+    device: defaultdict[str, float] = defaultdict(float)
+    for curve in raw:
+        device[curve.setting.group()] += curve.device_seconds
+    walls: defaultdict[str, float] = defaultdict(float)
     for sitting in sittings:
-        walls[sitting.what] = walls.get(sitting.what, 0.0) + sitting.wall_seconds
-    return {what: wall / runs[what] for what, wall in walls.items() if runs[what]}
+        walls[sitting.what] += sitting.wall_seconds
+    return {what: wall / device[what] for what, wall in walls.items() if device[what]}
 
 
 def environment(
