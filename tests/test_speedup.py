@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 import enlist as enlist_api
 from enlist.cli import main
 from enlist.launch.speedup import launch_speedup
 from enlist.options import unflatten
 from enlist.report import speedup_page, speedup_words
+from enlist.report.speedup_picture import picture
 from enlist.speedup_options import SpeedupOptions
 from enlist.studies import speedup as study
 from enlist.studies.rounds_needed import Needed, Search, never_rising, smallest
@@ -165,6 +167,17 @@ def test_saturation_is_found_with_its_cause():
     assert said["verdict"][0].startswith("Linear within the interval up to n = 4, saturating beyond")
     assert "Because the workers' drift by their data, 15 sigma_G^2/T dominates there" in said["verdict"][1]
     assert "at n = 8, T = 8000" in said["verdict"][1]
+
+
+def test_too_few_rounds_are_said_also_where_only_the_smoothness_is_known(tmp_path):
+    facts = doctored(lambda n: round(max(320 / n, 80)), None)
+    said = speedup_words.verdict(facts)["verdict"]
+    assert said[1].startswith("Which term of the bound dominates is not known")
+    assert said[2].startswith("T is only 10 Kn there (n = 8, K = 1)")
+    picture(facts, tmp_path / "rounds.png")
+    picture(doctored(lambda n: 5000), tmp_path / "both.png")
+    narrow, wide = (imread(tmp_path / name).shape[1] for name in ("rounds.png", "both.png"))
+    assert narrow < 0.7 * wide
 
 
 @pytest.mark.parametrize(

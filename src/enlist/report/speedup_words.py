@@ -103,7 +103,8 @@ def _because(point: dict[str, Any]) -> list[str]:
     """Why the slope is less steep than -1, as far as the bound knows."""
     largest = largest_term(point)
     if largest is None:
-        return ["Which term of the bound dominates is not known: only the smoothness was given."]
+        unknown = "Which term of the bound dominates is not known: only the smoothness was given."
+        return [unknown, *_near(point)]
     name, share = largest
     what, falls = TERMS[name]
     where = f"at n = {point['cohort']}, T = {point['rounds']}"
