@@ -11,6 +11,7 @@ import pytest
 from doctored import curve_of, made
 
 from enlist.report import paper_tables
+from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
 from enlist.report.paper_figures import Column, Drawing, Trace, draw_curves
 from enlist.studies.paper import claims_scaffold, raw, table2, table3, tabled, tabled_costs
@@ -267,6 +268,12 @@ def test_the_page_is_complete_in_itself(folder):
     assert "small scale: 1,000 training rows" in body
     for title in ("Figure 1. 2NN on MNIST", "Table 1. ", "Table 2. ", "Table 3. ", "The batch size"):
         assert title in body
+
+
+def test_commands_are_set_as_code():
+    assert (
+        prose("1 < 2: `enlist run`, `a & b`") == "1 &lt; 2: <code>enlist run</code>, <code>a &amp; b</code>"
+    )
 
 
 def test_the_markdown_says_the_same_and_its_links_are_there(folder):

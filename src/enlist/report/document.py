@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,11 @@ def write_document(
 def text(value: object) -> str:
     """Anything, escaped."""
     return html.escape(str(value))
+
+
+def prose(value: object) -> str:
+    """Escaped, with `words between back ticks` set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(value))
 
 
 def section(title: str, body: str) -> str:

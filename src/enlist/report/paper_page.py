@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from enlist.report.document import header, section, text, write_document
+from enlist.report.document import header, prose, section, text, write_document
 from enlist.report.paper_tables import Table, markdown
 from enlist.report.record import write_whole
 from enlist.report.tables import html_table
@@ -124,7 +124,7 @@ def badge(verdict: str) -> str:
 def _verdicts(found: Reproduction) -> str:
     rows = "".join(
         f'<tr id="claim-{each.number}"><th>{each.number}</th><td>{text(each.claim)}</td>'
-        f"<td>{badge(each.verdict)}</td><td>{text(each.statistic)}<details><summary>How it is computed</summary>"
+        f"<td>{badge(each.verdict)}</td><td>{prose(each.statistic)}<details><summary>How it is computed</summary>"
         f"{text(each.rule)}</details></td></tr>"
         for each in found.judged
     )
@@ -135,7 +135,7 @@ def _verdicts(found: Reproduction) -> str:
 
 
 def _exhibit(exhibit: Exhibit, judged: Sequence[Judged], place: Path) -> str:
-    body = "".join(f"<p>{text(paragraph)}</p>" for paragraph in exhibit.about)
+    body = "".join(f"<p>{prose(paragraph)}</p>" for paragraph in exhibit.about)
     if exhibit.picture:
         body += f"<figure>{_image(exhibit.title, (place / exhibit.picture).read_bytes())}</figure>"
     if exhibit.table is not None:
@@ -144,7 +144,7 @@ def _exhibit(exhibit: Exhibit, judged: Sequence[Judged], place: Path) -> str:
     body += "".join(html_table(*grid) + '<p class="below"></p>' for grid in exhibit.grids if grid[1])
     body += "".join(
         f'<p class="claim"><a href="#claim-{each.number}">Claim {each.number}</a>: {text(each.claim)} '
-        f"{badge(each.verdict)} {text(each.statistic)}</p>"
+        f"{badge(each.verdict)} {prose(each.statistic)}</p>"
         for each in judged
         if each.number in exhibit.claims
     )
