@@ -43,17 +43,13 @@ def model(out: Path) -> bytes:
     return (out / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        # Also what the next test comes to.
-        pytest.param({"algorithm": "fedavg"}, marks=pytest.mark.slow, id="fedavg"),
+        pytest.param({"algorithm": "fedavg"}, id="fedavg"),
         pytest.param({"algorithm": "scaffold"}, id="scaffold"),
-        pytest.param(
-            {"algorithm": "fedavg", "sampling": "with-replacement", "cohort": 3},
-            marks=pytest.mark.slow,
-            id="strategy-1",
-        ),
+        pytest.param({"algorithm": "fedavg", "sampling": "with-replacement", "cohort": 3}, id="strategy-1"),
     ],
 )
 def test_deployed_and_simulated_are_equal_to_the_bit(live, tmp_path, options):
@@ -64,9 +60,9 @@ def test_deployed_and_simulated_are_equal_to_the_bit(live, tmp_path, options):
 
 
 def test_a_killed_server_app_and_a_killed_link_change_no_bit(live, tmp_path):
-    """One after the other in one run: the run goes on by itself each time."""
-    out = tmp_path / "deployed"
-    with live.running(out, *words(**PROBLEM, **METHOD, over_enlist=1.0)) as process:
+    """One after the other in one run: the run goes on by itself each time, workers' states included."""
+    out, scaffold = tmp_path / "deployed", {"algorithm": "scaffold"}
+    with live.running(out, *words(**PROBLEM, **METHOD, **scaffold, over_enlist=1.0)) as process:
         until(lambda: status(out)["round"] >= 1)
         os.kill(status(out)["pid"], signal.SIGKILL)
         until(lambda: status(out)["round"] >= 3)
@@ -74,7 +70,8 @@ def test_a_killed_server_app_and_a_killed_link_change_no_bit(live, tmp_path):
         said, complained = process.communicate(timeout=400)
     assert process.returncode == 0, said + complained
     assert "started again" in said
-    assert model(out) == simulated(tmp_path / "simulated")
+    assert "round 5/5" in said
+    assert model(out) == simulated(tmp_path / "simulated", **scaffold)
     assert summary(out)["deployment"]["sittings"] == 2
 
 
