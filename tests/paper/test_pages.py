@@ -213,6 +213,9 @@ def test_table2_has_every_row_with_the_papers_numbers_beside_ours(folder, all_ru
     table = tabled_costs.table2_of(all_runs, SMALL)
     assert table.rows[-1][4].endswith("paper 8,866.06")
     assert "small scale" in table.caption.lower()
+    assert table.rows[5][3] == "not at small scale\npaper 1"
+    assert tabled_costs.table2_of(Raw([]), SMALL).rows[0][3] == "not run yet\npaper 3"
+    assert tabled_costs.table2_of(Raw([]), FULL).rows[5][3] == "not run yet\npaper 1"
     assert all(f"{heading} rounds" in table.heads for heading in ("SCAFFOLD", "FedAvg"))
 
 

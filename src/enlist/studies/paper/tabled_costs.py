@@ -12,7 +12,7 @@ from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.fig5 import PARTITIONS
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import MODELS
-from enlist.studies.paper.setting import Scale
+from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.statistics import rounded
 from enlist.studies.paper.statistics_table2 import CLOSE, Cell, row_runs, table2_cells
 from enlist.studies.paper.table2 import BANDWIDTH, METHODS, TARGETS, Row
@@ -29,9 +29,11 @@ def table2_of(raw: Raw, scale: Scale) -> Table:
     by_row: dict[Row, list[Cell]] = {}
     for cell in table2_cells(raw, scale):
         by_row.setdefault(cell.row, []).append(cell)
+    asked = {_of(setting) for setting in table2.runs(scale)}
     rows, latex = [], []
     for row, cells in by_row.items():
-        numbers = [text for cell in cells for text in _texts(cell, _best(raw, scale, cell))]
+        left_out = NOT_RUN if _place(cells[0]) in asked else f"not at {scale.name} scale"
+        numbers = [text for cell in cells for text in _texts(cell, _best(raw, scale, cell), left_out)]
         top = "–" if cells[0].ceiling is None else f"{100 * cells[0].ceiling:.2f}%"
         data = f"{DATA[row.dataset]}, {SPLITS[row.partition]}"
         first = [data, f"{row.cohort}", MODELS[cells[0].model]]
@@ -42,6 +44,14 @@ def table2_of(raw: Raw, scale: Scale) -> Table:
     heads += [f"{NAMES[method]} {what}" for method in METHODS for what in PRINTED]
     records = [_record(cell, _best(raw, scale, cell)) for cells in by_row.values() for cell in cells]
     return Table("table2", _caption(scale), [*heads, "ceiling"], rows, 3, records, latex, LATEX_NOTE)
+
+
+def _of(setting: Setting) -> tuple[Any, ...]:
+    return setting.dataset, setting.partition, setting.cohort, setting.model
+
+
+def _place(cell: Cell) -> tuple[Any, ...]:
+    return cell.row.dataset, cell.row.partition, cell.row.cohort, cell.model
 
 
 def _caption(scale: Scale) -> str:
@@ -64,11 +74,11 @@ def _best(raw: Raw, scale: Scale, cell: Cell) -> float | None:
     return max((float(values.max()) for values in known if len(values)), default=None)
 
 
-def _texts(cell: Cell, best: float | None) -> list[str]:
-    """Rounds, MiB and seconds as text, the paper's below."""
+def _texts(cell: Cell, best: float | None, left_out: str) -> list[str]:
+    """Rounds, MiB and seconds as text, the paper's below; `left_out` where there are no runs."""
     paper = [f"paper {cell.paper[0]}", *(f"paper {value:,.2f}" for value in cell.paper[1:])]
     if not cell.rounds:
-        ours = [NOT_RUN, "–", "–"]
+        ours = [left_out, "–", "–"]
     elif cell.cost is None:
         ours = ["\n".join(["–", cell.verdict, *_short_of(cell, best)]), "–", "–"]
     else:
