@@ -17,7 +17,8 @@ from enlist.report.paper_figures import Column, Drawing, Trace, draw_curves
 from enlist.studies.paper import claims_scaffold, raw, table2, table3, tabled, tabled_costs
 from enlist.studies.paper.drawing import drawing, trace, warning
 from enlist.studies.paper.gathered import CLAIMS, description, shown, touched, write_all
-from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.gathered_costs import wall_shares
+from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import where
 from enlist.studies.paper.recipes import RECIPES
 from enlist.studies.paper.setting import FULL, SMALL
@@ -287,6 +288,19 @@ def test_the_markdown_says_the_same_and_its_links_are_there(folder):
     assert all((out / link).is_file() for link in links)
     assert all(each["statistic"] in said for each in facts["verdicts"])
     assert set(facts["files"]) <= {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+
+
+def test_wall_time_is_shared_as_device_time_is(all_runs):
+    one, other, third = [curve for curve in all_runs if curve.setting.model == "two_nn"][:3]
+    what = one.setting.group()
+    other, third = (
+        each._replace(setting=one.setting._replace(seed=7 + i)) for i, each in enumerate((other, third))
+    )
+    runs = [one._replace(device_seconds=1.0), other._replace(device_seconds=3.0)]
+    sittings = [Sitting(what, 1, 1.0, 10.0, "here"), Sitting(what, 1, 3.0, 30.0, "there")]
+    assert list(wall_shares(Raw(runs), sittings).values()) == [10.0, 30.0]
+    unknown = [each._replace(device_seconds=0.0) for each in (one, other, third)]
+    assert [*wall_shares(Raw(unknown), sittings[:1]).values()] == pytest.approx([10 / 3] * 3)
 
 
 def test_the_environment_counts_every_run_once(folder, all_runs):

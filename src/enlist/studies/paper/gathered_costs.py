@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from enlist.report.paper_page import Grid
-from enlist.studies.paper.raw import Raw, Sitting
+from enlist.studies.paper.raw import Curve, Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
-from enlist.studies.paper.setting import Scale
+from enlist.studies.paper.setting import Scale, Setting
 
 
 class Cost(NamedTuple):
@@ -46,12 +46,8 @@ def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale)
     """What the runs of a recipe took."""
     wanted = list(dict.fromkeys(recipe.runs(scale)))
     curves = [raw.curves[setting] for setting in wanted if setting in raw.curves]
-    factors = wall_factors(raw, sittings)
-    known = [
-        factors[curve.setting.group()] * curve.device_seconds
-        for curve in curves
-        if curve.setting.group() in factors
-    ]
+    shares = wall_shares(raw, sittings)
+    known = [shares[curve.setting] for curve in curves if curve.setting in shares]
     return Cost(
         len(curves),
         len(wanted),
@@ -62,15 +58,21 @@ def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale)
     )
 
 
-def wall_factors(raw: Raw, sittings: Sequence[Sitting]) -> dict[str, float]:
-    """Wall seconds to a device second, by what a group is called: runs of several recipes may share a name."""
-    device: defaultdict[str, float] = defaultdict(float)
+def wall_shares(raw: Raw, sittings: Sequence[Sitting]) -> dict[Setting, float]:
+    """Of the wall time of groups, by what they are called, each run's share: as its share of their device time."""
+    groups: defaultdict[str, list[Curve]] = defaultdict(list)
     for curve in raw:
-        device[curve.setting.group()] += curve.device_seconds
+        groups[curve.setting.group()].append(curve)
     walls: defaultdict[str, float] = defaultdict(float)
     for sitting in sittings:
         walls[sitting.what] += sitting.wall_seconds
-    return {what: wall / device[what] for what, wall in walls.items() if device[what]}
+    shares = {}
+    for what, wall in walls.items():
+        total = sum(curve.device_seconds for curve in groups[what])
+        for curve in groups[what]:
+            part = curve.device_seconds / total if total else 1 / len(groups[what])
+            shares[curve.setting] = wall * part
+    return shares
 
 
 def environment(
