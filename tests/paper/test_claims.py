@@ -204,6 +204,12 @@ def test_differences_as_large_as_the_noise_of_seeds_are_not_clear():
     assert sum(cell["sign"] == 0 for cell in part["cells"].values()) > 0.6 * part["comparisons"]
 
 
+def test_local_steps_are_told_apart_by_the_digits_a_worker_holds():
+    hurt = swapped("local_epochs", 1, 10, partition="digits:1")
+    said = judged(6, doctored.made(FULL, as_if=hurt)).statistic
+    assert "at p = 5: better in 12 of 12, worse in 0; at p = 1: better in 0 of 12, worse in 12." in said
+
+
 def test_a_diverged_run_has_not_converged():
     def then(curve):
         return curve._replace(status="diverged") if curve.setting.model == "two_nn" else curve

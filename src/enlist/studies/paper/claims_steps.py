@@ -77,8 +77,19 @@ def helps(raw: Raw, scale: Scale) -> Verdict:
         for model, sizes in known.items()
         if sizes
     ]
-    verdict = judged(HELPS, [better, slighter], listed("Points of accuracy that each changes:", said, "; "))
+    more = f"{_by_degree(better)} {listed('Points of accuracy that each changes:', said, '; ')}"
+    verdict = judged(HELPS, [better, slighter], more.strip())
     return verdict._replace(numbers=verdict.numbers | {"changes": known})
+
+
+def _by_degree(better: Part) -> str:
+    """How many comparisons are clearly so, and clearly opposite, by the digits a worker holds."""
+    said = []
+    for p in DEGREES:
+        signs = [each.sign for each in better.findings if f"p = {p}," in each.cell and each.sign is not None]
+        if signs:
+            said.append(f"at p = {p}: better in {signs.count(1)} of {len(signs)}, worse in {signs.count(-1)}")
+    return listed("More local epochs", said, "; ")
 
 
 def hurts(raw: Raw, scale: Scale) -> Verdict:
