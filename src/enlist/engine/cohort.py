@@ -240,13 +240,10 @@ def _data(round_: Round, pace: Pace, one: Members) -> WorkerData:
     if plan.lanes == 1 and not plan.together:
         # Alone on its device, an empty place costs nothing: it takes no step.
         steps = jnp.where(one.weights > 0, steps, 0)
-    if isinstance(held, Delivered):
-        # Of the devices' rows only this one's are here.
-        return WorkerData(
-            held.x, held.y, None, one.offsets, size, pace.reach, plan.capacity, steps, pace.longest
-        )
+    # Of rows that were delivered only this device's are here, in order.
+    order = None if isinstance(held, Delivered) else held.order
     return WorkerData(
-        held.x, held.y, held.order, one.offsets, size, pace.reach, plan.capacity, steps, pace.longest
+        held.x, held.y, order, one.offsets, size, pace.reach, plan.capacity, steps, pace.longest
     )
 
 
