@@ -1,9 +1,20 @@
 """What local steps do on MNIST: claim 6, of figures 1, 3 and 4, and claim 12, of a study of our own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
-from enlist.studies.paper.claims import GRADED, HOLDS, IN_PART, Claim, Part, Verdict, counted, judged, listed
+from enlist.studies.paper.claims import (
+    GRADED,
+    HOLDS,
+    IN_PART,
+    Claim,
+    Finding,
+    Part,
+    Verdict,
+    counted,
+    judged,
+    listed,
+)
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, MODELS, PARTIAL_COHORT, THREE
 from enlist.studies.paper.setting import Scale
@@ -48,16 +59,9 @@ HURTS = Claim(
 
 def helps(raw: Raw, scale: Scale) -> Verdict:
     """Claim 6."""
+    by_degree = {p: _steps_compared(raw, scale, p) for p in DEGREES}
     better = Part(
-        "More local epochs are better than one",
-        [
-            finding(
-                MODELS[model],
-                f"{MODELS[model]}, n = {n}, p = {p}, K = {epochs} against {FEWEST}",
-                minus(*(per_seed(curves(raw, scale, model, f"digits:{p}", n, k)) for k in (epochs, FEWEST))),
-            )
-            for model, n, p, epochs in product(THREE, COHORTS, DEGREES, EPOCHS[1:])
-        ],
+        "More local epochs are better than one", [each for some in by_degree.values() for each in some]
     )
     changes = {model: _changes(raw, scale, model) for model in THREE}
     slighter = Part(
@@ -77,18 +81,31 @@ def helps(raw: Raw, scale: Scale) -> Verdict:
         for model, sizes in known.items()
         if sizes
     ]
-    more = f"{_by_degree(better)} {listed('Points of accuracy that each changes:', said, '; ')}"
+    more = f"{_told_by_degree(by_degree)} {listed('Points of accuracy that each changes:', said, '; ')}"
     verdict = judged(HELPS, [better, slighter], more.strip())
     return verdict._replace(numbers=verdict.numbers | {"changes": known})
 
 
-def _by_degree(better: Part) -> str:
+def _steps_compared(raw: Raw, scale: Scale, p: int) -> list[Finding]:
+    """More local epochs against the fewest, where workers hold p digits."""
+    return [
+        finding(
+            MODELS[model],
+            f"{MODELS[model]}, n = {n}, p = {p}, K = {epochs} against {FEWEST}",
+            minus(*(per_seed(curves(raw, scale, model, f"digits:{p}", n, k)) for k in (epochs, FEWEST))),
+        )
+        for model, n, epochs in product(THREE, COHORTS, EPOCHS[1:])
+    ]
+
+
+def _told_by_degree(compared: Mapping[int, Sequence[Finding]]) -> str:
     """How many comparisons are clearly so, and clearly opposite, by the digits a worker holds."""
-    said = []
-    for p in DEGREES:
-        signs = [each.sign for each in better.findings if f"p = {p}," in each.cell and each.sign is not None]
-        if signs:
-            said.append(f"at p = {p}: better in {signs.count(1)} of {len(signs)}, worse in {signs.count(-1)}")
+    signs = {p: [each.sign for each in some if each.sign is not None] for p, some in compared.items()}
+    said = [
+        f"at p = {p}: better in {those.count(1)} of {len(those)}, worse in {those.count(-1)}"
+        for p, those in signs.items()
+        if those
+    ]
     return listed("More local epochs", said, "; ")
 
 
