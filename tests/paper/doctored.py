@@ -15,7 +15,7 @@ COMPLEXITY = {"logistic": 1.0, "two_nn": 1.5, "cnn": 2.0}
 # Rounds in which the distance to the top shrinks to a third, for all workers, p = 10, K = 5; factors of the rest.
 PACE = 3.0
 SKEW = {"digits:10": 1.0, "digits:5": 1.12, "digits:2": 2.0, "digits:1": 3.0}
-FEW_WORKERS = {"digits:10": 1.2, "digits:5": 1.4, "digits:2": 1.7, "digits:1": 2.2}
+FEW_WORKERS = {"digits:10": 1.2, "digits:5": 1.32, "digits:2": 1.7, "digits:1": 2.2}
 EPOCHS = {1: 1.1, 5: 1.0, 10: 0.95}
 EPOCHS_UNBALANCED = {1: 1.0, 5: 1.3, 10: 1.6}
 CIFAR = {

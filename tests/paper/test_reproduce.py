@@ -20,6 +20,7 @@ TINY = Scale(
     rows=1200,
     batch={"mnist": 10, "cifar10": 10},
     precision={"mnist": "float32", "cifar10": "float32"},
+    eval_rows={"mnist": None, "cifar10": None},
     image_model="cnn",
 )
 FILES = {

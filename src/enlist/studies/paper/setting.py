@@ -18,6 +18,7 @@ class Setting(NamedTuple):
         dataset: mnist or cifar10.
         rows: training rows that are used, drawn once; 0 for all of them.
         partition: digits:P, iid, shards:2, ...; `workers` = 1 is training in one place.
+        eval_rows: training rows that the training loss is estimated from; None for all of them.
     """
 
     dataset: str
@@ -34,6 +35,7 @@ class Setting(NamedTuple):
     workers: int = WORKERS
     rows: int = 0
     precision: str = "float32"
+    eval_rows: int | None = None
 
     def options(self) -> dict[str, Any]:
         """As options of `enlist run`."""
@@ -69,7 +71,7 @@ class Scale(NamedTuple):
         name: full or small.
         extents: by model.
         rows: training rows that are used of each data set; 0 for all.
-        batch, precision: by data set.
+        batch, precision, eval_rows: by data set.
         image_model: what learns CIFAR-10.
     """
 
@@ -78,6 +80,7 @@ class Scale(NamedTuple):
     rows: int
     batch: Mapping[str, int]
     precision: Mapping[str, str]
+    eval_rows: Mapping[str, int | None]
     image_model: str
 
     def settings(
@@ -90,7 +93,12 @@ class Scale(NamedTuple):
             axes: other fields of a setting, each with one value or several.
         """
         extent = self.extents[model]
-        usual = {"batch": self.batch[dataset], "rounds": extent.rounds, "precision": self.precision[dataset]}
+        usual = {
+            "batch": self.batch[dataset],
+            "rounds": extent.rounds,
+            "precision": self.precision[dataset],
+            "eval_rows": self.eval_rows[dataset],
+        }
         several = {
             name: value if isinstance(value, list | tuple) else (value,)
             for name, value in (usual | axes).items()
@@ -112,6 +120,8 @@ FULL = Scale(
     rows=0,
     batch=BATCH,
     precision={"mnist": "float32", "cifar10": "bf16"},
+    # No figure shows the training loss on CIFAR-10, and all rows each round would cost half of what learning does.
+    eval_rows={"mnist": None, "cifar10": 10_000},
     image_model="resnet18",
 )
 # 10 rows a worker instead of 600, and the CNN for CIFAR-10: an ordinary computer has an answer in minutes.
@@ -125,6 +135,7 @@ SMALL = Scale(
     rows=1000,
     batch={"mnist": 10, "cifar10": 10},
     precision={"mnist": "float32", "cifar10": "float32"},
+    eval_rows={"mnist": None, "cifar10": None},
     image_model="cnn",
 )
 SCALES = {scale.name: scale for scale in (FULL, SMALL)}
