@@ -14,7 +14,7 @@ from enlist.report import paper_tables
 from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
 from enlist.report.paper_figures import Column, Drawing, Trace, draw_curves
-from enlist.studies.paper import claims_scaffold, raw, table2, table3, tabled, tabled_costs
+from enlist.studies.paper import choices, claims_scaffold, raw, table2, table3, tabled, tabled_costs
 from enlist.studies.paper.drawing import drawing, trace, warning
 from enlist.studies.paper.gathered import CLAIMS, description, shown, touched, write_all
 from enlist.studies.paper.gathered_costs import wall_shares
@@ -253,11 +253,35 @@ def test_table3_is_complete_and_marks_what_diverged(folder, all_runs):
 
 def test_the_batch_size_is_shown_with_its_rule(all_runs):
     _, rows = tabled.choice_rows(all_runs, SMALL)
-    assert [row[0] for row in rows] == ["10", "20"]
-    assert sum("nearest" in row[2] for row in rows) == 1
-    assert "used here" in rows[0][2]
-    assert "rule chooses" in tabled.choice_words(all_runs, SMALL)
-    assert "not there yet" in tabled.choice_words(Raw([]), SMALL)
+    assert [row[:2] for row in rows] == [
+        [data, batch] for data in ("MNIST", "CIFAR-10") for batch in ("10", "20")
+    ]
+    for own in (rows[:2], rows[2:]):
+        assert sum("nearest" in row[3] for row in own) == 1
+        assert "used here" in own[0][3]
+    said = tabled.choice_words(all_runs, SMALL)
+    assert said.count("rule chooses") == 2
+    assert "without" not in said
+    assert tabled.choice_words(Raw([]), SMALL).count("not there yet") == 2
+
+
+def test_the_rule_chooses_the_batch_whose_rounds_are_nearest_and_says_what_it_lacks():
+    def taking(rounds_of_batch):
+        def then(curve):
+            wanted = rounds_of_batch.get(curve.setting.batch, 90)
+            accuracy = np.where(curve.round < wanted, 0.5, 0.8)
+            return curve._replace(test_accuracy=accuracy) if curve.setting.dataset == "cifar10" else curve
+
+        return then
+
+    # The paper took 44 and 61 rounds.
+    for near in (10, 20, 50):
+        found = choices.distances(made(FULL, then=taking({near: 52})), FULL, "cifar10")
+        assert list(found) == [10, 20, 50]
+        assert choices.nearest(found) == near
+        assert found[near] == pytest.approx((math.log2(52 / 44) + math.log2(61 / 52)) / 2)
+    some = made(FULL, keep=lambda setting: (setting.dataset, setting.batch) != ("cifar10", 20))
+    assert "(without 20)" in tabled.choice_words(some, FULL)
 
 
 def test_the_page_is_complete_in_itself(folder):

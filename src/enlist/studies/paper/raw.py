@@ -65,7 +65,8 @@ class Raw:
     """Finished runs by their settings.
 
     Args:
-        seconds: what a worker computes in a round, by (dataset, model, algorithm, local epochs), where measured.
+        seconds: what a worker computes in a round, by (dataset, model, algorithm, local epochs, batch), where
+            measured.
     """
 
     def __init__(self, curves: Iterable[Curve], seconds: Mapping[tuple[Any, ...], float] = {}):
@@ -110,9 +111,9 @@ def curve_of(line: str) -> Curve:
     )
 
 
-def seconds_key(setting: Setting) -> tuple[str, str, str, int]:
+def seconds_key(setting: Setting) -> tuple[str, str, str, int, int]:
     """Of what a worker computes in a round; the number of workers and their digits change nothing of it."""
-    return setting.dataset, setting.model, setting.algorithm, setting.local_epochs
+    return setting.dataset, setting.model, setting.algorithm, setting.local_epochs, setting.batch
 
 
 def append(folder: Path, curves: Sequence[Curve]) -> None:

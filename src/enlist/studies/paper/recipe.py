@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, WORKERS, Scale, Setting
 
+DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 MODELS = {"logistic": "LR", "two_nn": "2NN", "cnn": "CNN", "resnet18": "ResNet-18"}
 THREE = ("logistic", "two_nn", "cnn")
 DEGREES = (1, 2, 5, 10)

@@ -9,7 +9,7 @@ from enlist.studies.paper.claims import NOT_RUN, UNREACHABLE
 from enlist.studies.paper.raw import Curve, Raw, seconds_key
 from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.statistics import curves, median
-from enlist.studies.paper.table2 import BANDWIDTH, METHODS, ROWS, TARGETS, Row
+from enlist.studies.paper.table2 import BANDWIDTH, METHODS, ROWS, TARGETS, Row, model_of
 
 EPOCHS = 5
 # What counts as the paper's number of rounds: within this factor.
@@ -97,11 +97,6 @@ def row_runs(raw: Raw, scale: Scale, row: Row, method: str) -> list[Curve]:
     """The runs of a row by a method, by seed."""
     model = model_of(scale, row)
     return curves(raw, scale, model, row.partition, row.cohort, EPOCHS, row.dataset, method)
-
-
-def model_of(scale: Scale, row: Row) -> str:
-    """What learns a row at this scale."""
-    return scale.image_model if row.dataset == "cifar10" else row.model
 
 
 def cost(raw: Raw, run: Curve, rounds: float) -> Cost:

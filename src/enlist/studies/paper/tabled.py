@@ -1,7 +1,7 @@
 """Tables 1 and 3 and the choice of the batch size, from the theory and from raw metrics, as plain tables."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from enlist.report.paper_tables import Table
 from enlist.studies.paper import choices, table3
 from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.raw import Curve, Raw
-from enlist.studies.paper.recipe import MODELS, THREE
-from enlist.studies.paper.setting import BATCH, SERVER_LR, WORKER_LR, Scale
+from enlist.studies.paper.recipe import DATASETS, MODELS, THREE
+from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale
 from enlist.studies.paper.statistics import ending, rounded
 from enlist.studies.paper.statistics_table3 import Best, best_rates, diverged_by_server_rate
 from enlist.theory import table1 as theory
@@ -170,25 +170,35 @@ def _last(values: np.ndarray) -> float | str:
 
 def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     """Each batch size and how far its rounds are from table 2's: heads and rows."""
-    found = choices.distances(raw, scale)
-    best = choices.nearest(found) if found else None
     rows = []
-    for batch, distance in found.items():
-        marks = [name for name, own in (("nearest", best), ("used here", BATCH["mnist"])) if own == batch]
-        rows.append([str(batch), f"{distance:.3f}", ", ".join(marks)])
-    return ["batch size", "mean |log2(rounds / paper's)|", ""], rows
+    for dataset, title in DATASETS.items():
+        found, used = choices.distances(raw, scale, dataset), scale.batch[dataset]
+        best = choices.nearest(found) if found else None
+        for batch, distance in found.items():
+            marks = [name for name, own in (("nearest", best), ("used here", used)) if own == batch]
+            rows.append([title, str(batch), f"{distance:.3f}", ", ".join(marks)])
+    return ["data", "batch size", "mean |log2(rounds / paper's)|", ""], rows
 
 
 def choice_words(raw: Raw, scale: Scale) -> str:
     """What the rule chose, and what is used."""
-    found, used = choices.distances(raw, scale), BATCH["mnist"]
+    return " ".join(
+        _chosen(choices.distances(raw, scale, dataset), scale, dataset, title)
+        for dataset, title in DATASETS.items()
+    )
+
+
+def _chosen(found: Mapping[int, float], scale: Scale, dataset: str, title: str) -> str:
+    used, tried = scale.batch[dataset], choices.tried(scale, dataset)
     if not found:
-        return f"The runs that choose the batch size are not there yet; {used} is used for MNIST."
+        return f"{title}: the runs that choose the batch size are not there yet; {used} is used."
     best = choices.nearest(found)
-    said = f"The rule chooses batches of {best}"
+    said = f"{title}: the rule chooses batches of {best}"
+    if missing := [str(batch) for batch in tried if batch not in found]:
+        said += f" from the runs that are here (without {' and '.join(missing)})"
     if best == used:
-        return f"{said}, which all MNIST runs here have."
-    return f"{said} from the runs that are here, at {scale.name} scale; all MNIST runs here have batches of {used}."
+        return f"{said}, which all other runs here have."
+    return f"{said} at {scale.name} scale; all other runs here have batches of {used}."
 
 
 def rates_words() -> str:

@@ -11,14 +11,13 @@ from enlist.studies.paper import table2
 from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.fig5 import PARTITIONS
 from enlist.studies.paper.raw import Raw
-from enlist.studies.paper.recipe import MODELS
+from enlist.studies.paper.recipe import DATASETS, MODELS
 from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.statistics import rounded
 from enlist.studies.paper.statistics_table2 import CLOSE, Cell, row_runs, table2_cells
 from enlist.studies.paper.table2 import BANDWIDTH, METHODS, TARGETS, Row
 
 NAMES = {"scaffold": "SCAFFOLD", "fedavg": "FedAvg"}
-DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 SPLITS = {**table2.SKEWS, **PARTITIONS}
 PRINTED = ("rounds", "MiB", "seconds")
 LATEX_NOTE = "In square brackets: the paper. --: fewer than half of the seeds got there."
@@ -35,7 +34,7 @@ def table2_of(raw: Raw, scale: Scale) -> Table:
         left_out = NOT_RUN if _place(cells[0]) in asked else f"not at {scale.name} scale"
         numbers = [text for cell in cells for text in _texts(cell, _best(raw, scale, cell), left_out)]
         top = "–" if cells[0].ceiling is None else f"{100 * cells[0].ceiling:.2f}%"
-        data = f"{DATA[row.dataset]}, {SPLITS[row.partition]}"
+        data = f"{DATASETS[row.dataset]}, {SPLITS[row.partition]}"
         first = [data, f"{row.cohort}", MODELS[cells[0].model]]
         rows.append([*first, *numbers, top])
         short = [latex_cell(text) for cell in cells for text in _brackets(cell)]
