@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ import enlist
 from enlist import Steps, models, partition
 from enlist.engine import loop
 from enlist.engine.checkpoint import Checkpoints
+from enlist.engine.crew import Alone
 from enlist.engine.folder import RunFolder
 
 MOMENTUM = partial(optax.sgd, momentum=0.9)
@@ -75,6 +77,26 @@ def test_from_the_beginning_when_nothing_was_saved_yet(tmp_path):
     cut = run(tmp_path / "cut", resume=True)
     assert all((a == b).all() for a, b in zip(state(whole), state(cut), strict=True))
     assert cut.metrics == whole.metrics
+
+
+@pytest.mark.parametrize(("saving", "wanted"), [(0.0, [2, 4, 6, 8]), (0.17, [2, 6, 8]), (100.0, [2, 8])])
+def test_saving_takes_a_small_part_of_the_time(saving, wanted, tmp_path, monkeypatch):
+    now, kept, advance = [0.0], [], Alone.advance
+
+    def a_second_a_round(self, rounds, evaluate):
+        now[0] += rounds
+        return advance(self, rounds, evaluate)
+
+    def save(self, state):
+        now[0] += saving
+        kept.append(int(state.t))
+
+    monkeypatch.setattr(Alone, "advance", a_second_a_round)
+    monkeypatch.setattr(Checkpoints, "save", save)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 1.5)
+    run(tmp_path / "run")
+    assert sorted(set(kept)) == wanted
 
 
 def test_only_the_newest_few_checkpoints_are_kept(tmp_path):

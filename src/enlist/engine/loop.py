@@ -20,6 +20,8 @@ from enlist.options import Settings
 # How long the device may be left to itself: the longest that Ctrl-C and the progress line wait.
 BLOCK_SECONDS = 1.0
 CHECKPOINT_SECONDS = 15.0
+# Where saving takes long (many workers with states), it is at least so many times as long from one to the next.
+CHECKPOINT_SHARE = 20
 
 
 def carry_out(
@@ -37,7 +39,7 @@ def carry_out(
     last = settings.rounds if until is None else until
     t = int(runs[0].session.state.t)
     show.start(t, runs[0].metrics[-1] if runs[0].metrics else None)
-    pace, kept_at, kept_t = 1, time.perf_counter(), t
+    pace, kept_at, kept_t, saving = 1, time.perf_counter(), t, 0.0
     try:
         with _interruptible() as interrupted:
             while t < last and _going(runs):
@@ -50,7 +52,7 @@ def carry_out(
                 pace, due, ended = hosts.notices(
                     hosts.Notice(
                         max(1, int(BLOCK_SECONDS * rounds / (now - start))),
-                        _due(settings, t + rounds - kept_t, now - kept_at),
+                        _due(settings, t + rounds - kept_t, now - kept_at, saving),
                         interrupted.is_set(),
                     )
                 )
@@ -66,8 +68,10 @@ def carry_out(
                     for i in _going(runs):
                         runs[i].stopped = KeyboardInterrupt()
                 elif due:
+                    start = time.perf_counter()
                     _keep(crew, runs)
                     kept_at, kept_t = time.perf_counter(), t
+                    saving = kept_at - start
             _keep(crew, runs)
     finally:
         for each in runs:
@@ -114,8 +118,11 @@ def _keep(crew: Crew, runs: Sequence[Undertaking]) -> None:
         runs[i].keep()
 
 
-def _due(settings: Settings, rounds: int, seconds: float) -> bool:
-    return rounds >= settings.checkpoint_every if settings.checkpoint_every else seconds > CHECKPOINT_SECONDS
+def _due(settings: Settings, rounds: int, seconds: float, saving: float) -> bool:
+    """Whether to save, so many rounds and seconds after the last time, which took `saving`."""
+    if settings.checkpoint_every:
+        return rounds >= settings.checkpoint_every
+    return seconds > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * saving)
 
 
 @contextmanager

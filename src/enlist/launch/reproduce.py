@@ -34,8 +34,6 @@ from enlist.studies.paper.setting import Scale, Setting
 RAW, WORK, SPENT = "raw", "work", "spent"
 # On an accelerator, all runs of such a model that advance together take a minute or so: no checkpoints are made.
 SOON_OVER = ("logistic", "two_nn")
-# And of others, rounds from one checkpoint to the next: dozens of runs are saved at once.
-CHECKPOINT_EVERY = 20
 
 
 def carry_out(
@@ -154,12 +152,8 @@ def _note_spent(place: Path) -> None:
 
 def _job(setting: Setting, point: Point, place: Path) -> Job:
     """The run, in a folder with checkpoints unless it is soon over."""
-    if jax.devices()[0].platform == "cpu":
-        return job_of(point, place)
-    if setting.model in SOON_OVER:
-        return Job(point.task)
-    rare = replace(point.task.settings, checkpoint_every=CHECKPOINT_EVERY)
-    return job_of(point._replace(task=point.task._replace(settings=rare)), place)
+    soon_over = jax.devices()[0].platform != "cpu" and setting.model in SOON_OVER
+    return Job(point.task) if soon_over else job_of(point, place)
 
 
 def _amount(group: Group, amounts: Sequence[float], settings: Sequence[Setting]) -> float:
