@@ -52,7 +52,10 @@ def draw_bars(
         _bar(axes, place, bar)
     dress(axes, f"seconds to {goal}", "")
     longest = max((sum(bar.seconds) for bar in bars if bar.seconds), default=0.0)
-    axes.set_xlim(0, 1.5 * longest or 1)
+    # Room for the words.
+    axes.set_xlim(0, 1.9 * longest or 1)
+    if not longest:
+        axes.set_xticks([])
     names = [f"{bar.group}: {bar.label}" for bar in bars]
     axes.set_yticks(places, names, parse_math=False, fontsize=8.5)
     axes.set_ylim(places[-1] + 0.6, -0.6)

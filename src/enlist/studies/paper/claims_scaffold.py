@@ -2,23 +2,21 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from enlist.studies.paper.claims import GRADED, UNREACHABLE, Claim, Finding, Part, Verdict, judged, spanned
-from enlist.studies.paper.raw import Curve, Raw
+from enlist.studies.paper.race import Race, raced
+from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import MODELS
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import median, over_rounds, rounded
+from enlist.studies.paper.statistics import rounded
 from enlist.studies.paper.statistics_table2 import Cell, cost, model_of, row_runs, table2_cells
-from enlist.studies.paper.table2 import METHODS, ROWS, SKEWS, TARGETS, Row
+from enlist.studies.paper.table2 import METHODS, ROWS, SKEWS, Row
 
 SKEWED, CIFAR = "shards:2", "CIFAR-10"
 # Rounds are similar up to this factor, or one round more; clearly more beyond the other.
 SIMILAR, CLEARLY_MORE = 1.2, 2.0
 COSTLIER = 1.5
-# Where a target is not reached by both, rounds are counted to this part of what both reach.
-SHARED = 0.99
 
 ROUNDS = Claim(
     10,
@@ -37,30 +35,6 @@ TWICE = Claim(
     f"to the byte, for every row of table 2; {GRADED}.",
     ("table2",),
 )
-
-
-class Race(NamedTuple):
-    """Both methods to one accuracy.
-
-    Args:
-        level: the target, or less where a method does not come to it.
-        scaffold, fedavg: median rounds; infinite where most runs did not get there.
-        runs: of both methods.
-    """
-
-    level: float
-    scaffold: float
-    fedavg: float
-    runs: Mapping[str, list[Curve]]
-
-    def facts(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "level": rounded(self.level),
-            "scaffold": rounded(self.scaffold),
-            "fedavg": rounded(self.fedavg),
-            "seeds": min(map(len, self.runs.values())),
-        }
 
 
 def fewer_rounds(raw: Raw, scale: Scale) -> Verdict:
@@ -90,26 +64,6 @@ def twice(raw: Raw, scale: Scale) -> Verdict:
     findings = [_twice(raw, scale, row) for row in ROWS]
     part = Part("Twice the bytes", findings)
     return judged(TWICE, [part], spanned("SCAFFOLD's bytes over FedAvg's:", part.values("ratio"), "{:.6g}"))
-
-
-def raced(raw: Raw, scale: Scale, row: Row) -> Race | None:
-    """Both methods in a row of the table; None where one was not run."""
-    runs = {method: row_runs(raw, scale, row, method) for method in METHODS}
-    if not all(runs.values()):
-        return None
-    level = TARGETS[row.dataset]
-    if any(median([run.rounds_to(level) for run in own]) is None for own in runs.values()):
-        level = SHARED * min(map(_come_to, runs.values()))
-    rounds = {
-        method: median([run.rounds_to(level) for run in own]) or math.inf for method, own in runs.items()
-    }
-    return Race(level, rounds["scaffold"], rounds["fedavg"], runs)
-
-
-def _come_to(runs: Sequence[Curve]) -> float:
-    """The accuracy that at least half of the runs come to."""
-    best = sorted((float(over_rounds(run, "test_accuracy").max()) for run in runs), reverse=True)
-    return best[(len(best) - 1) // 2]
 
 
 def _similar(raw: Raw, scale: Scale, row: Row) -> Finding:
