@@ -7,7 +7,7 @@ import doctored
 import numpy as np
 import pytest
 
-from enlist.studies.paper import claims, claims_scaffold, digits_seen, statistics, table2
+from enlist.studies.paper import claims, claims_scaffold, digits_seen, statistics, table2, tabled
 from enlist.studies.paper.claims_scaffold import fewer_rounds
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.setting import FULL, SMALL
@@ -129,8 +129,20 @@ def test_the_best_rates_have_the_lowest_loss_of_the_grid():
 
 
 def test_the_best_rates_may_be_the_papers():
-    raw = doctored.made(FULL, keep=lambda setting: setting.server_lr == 1)
-    assert all(each.is_papers and each.loss == each.paper_loss for each in best_rates(raw, FULL))
+    def others_slow(setting):
+        papers = (setting.worker_lr, setting.server_lr) == (0.1, 1)
+        return setting if papers or setting.workers == 1 else setting._replace(worker_lr=0.001, server_lr=1.0)
+
+    best = best_rates(doctored.made(FULL, as_if=others_slow), FULL)
+    assert len(best) == 3 * 4 * 3 * 3
+    assert all(each.is_papers and each.loss == each.paper_loss for each in best)
+
+
+def test_of_rates_that_were_not_all_run_none_is_best():
+    raw = doctored.made(FULL, keep=lambda setting: setting.server_lr == 1 or setting.cohort != 10)
+    assert {each.setting.cohort for each in best_rates(raw, FULL)} == {50, 100}
+    table = tabled.table3_of(raw, FULL)
+    assert {cell for row in table.rows if row[1] == "10" for cell in row[3:]} == {"3 of 6 pairs of rates run"}
     assert best_rates(Raw([]), FULL) == []
 
 

@@ -34,13 +34,12 @@ class Best(NamedTuple):
 
 
 def best_rates(raw: Raw, scale: Scale) -> list[Best]:
-    """For every model, p, n and K of the grid of which a run went through, in the grid's order."""
-    cells: dict[Setting, list[Curve]] = {}
+    """For every model, p, n and K of the grid whose pairs of rates were all run, in the grid's order."""
+    cells: dict[Setting, list[Setting]] = {}
     for setting in dict.fromkeys(grid_runs(scale)):
-        if setting in raw.curves:
-            whichever = setting._replace(worker_lr=0.0, server_lr=0.0)
-            cells.setdefault(whichever, []).append(raw.curves[setting])
-    return [best for runs in cells.values() if (best := _best(runs)) is not None]
+        cells.setdefault(setting._replace(worker_lr=0.0, server_lr=0.0), []).append(setting)
+    runs = [[raw.curves[setting] for setting in own] for own in cells.values() if not raw.missing(own)]
+    return [best for own in runs if (best := _best(own)) is not None]
 
 
 def diverged_by_server_rate(raw: Raw, scale: Scale, model: str | None = None) -> dict[float, tuple[int, int]]:

@@ -82,10 +82,15 @@ def table3_of(raw: Raw, scale: Scale) -> Table:
     places = dict.fromkeys((setting.model, setting.cohort, setting.partition) for setting in wanted)
     rows = []
     for model, cohort, partition in sorted(places, key=lambda place: (THREE.index(place[0]), place[1])):
-        where = {"model": model, "cohort": cohort, "partition": partition}
+        each_where = [
+            {"model": model, "cohort": cohort, "partition": partition, "local_epochs": k} for k in epochs
+        ]
         cells = [
-            _cell([each for each in best if each.setting.matches(where | {"local_epochs": k})])
-            for k in epochs
+            _cell(
+                next((each for each in best if each.setting.matches(where)), None),
+                [setting in raw.curves for setting in wanted if setting.matches(where)],
+            )
+            for where in each_where
         ]
         rows.append([MODELS[model], f"{cohort}", partition.removeprefix("digits:"), *cells])
     heads = ["model", "n", "p", *(f"K = {k}" for k in epochs)]
@@ -123,14 +128,14 @@ def divergence_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]
 def _gone(curves: Sequence[Curve], server_lr: float, worker_lr: float) -> str:
     rates = {"server_lr": server_lr, "worker_lr": worker_lr}
     own = [curve for curve in curves if curve.setting.matches(rates)]
-    return f"{sum(curve.status == 'diverged' for curve in own)} of {len(own)}"
+    return f"{sum(curve.status == 'diverged' for curve in own)} of {len(own)}" if own else NOT_RUN
 
 
-def _cell(found: Sequence[Best]) -> str:
-    """The best rates of a cell, what they came to, and what the paper's did."""
-    if not found:
-        return NOT_RUN
-    best = found[0]
+def _cell(best: Best | None, run: Sequence[bool]) -> str:
+    """The best rates of a cell, what they came to, and what the paper's did; or how many pairs were run."""
+    if best is None:
+        some = "diverged" if all(run) else f"{sum(run)} of {len(run)} pairs of rates run"
+        return some if any(run) else NOT_RUN
     rates = f"at {best.setting.worker_lr:g}, {best.setting.server_lr:g}"
     if not best.is_papers:
         papers = "none" if best.paper_accuracy is None else f"{100 * best.paper_accuracy:.2f}%"
