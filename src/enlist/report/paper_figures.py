@@ -24,6 +24,8 @@ _WIDE, _HIGH, _LINE, _TITLE = 3.55, 2.45, 0.185, 0.34
 _REFERENCE = "#8a8a8a"
 # Fewer than elsewhere: eight such pictures are kept with the project, and again inside a page.
 DPI = 150
+# Letters of a legend that fit beside each other above a panel.
+_LEGEND_LETTERS = 44
 
 
 class Trace(NamedTuple):
@@ -116,8 +118,13 @@ def _references(column: Column) -> list[str]:
 
 
 def _legend_columns(column: Column) -> int:
-    count = sum(trace.color is not None for trace in _names(column))
-    return 2 if count > 3 else max(count, 1)
+    """As many as the panel is wide enough for."""
+    labels = [trace.label for trace in _names(column) if trace.color is not None]
+    if len(labels) > 3:
+        first = -(-len(labels) // 2)
+        halves = (labels[:first], labels[first:])
+        return 2 if sum(max(map(len, half)) for half in halves) <= _LEGEND_LETTERS else 1
+    return max(len(labels), 1)
 
 
 def _head_height(column: Column) -> float:

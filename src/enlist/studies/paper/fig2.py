@@ -1,6 +1,9 @@
 """Figure 2: LR, 2NN and CNN on MNIST over p, all workers and 10 of them, 5 local epochs, rates 0.1 and 1.
 
 The paper sees all three converge, p = 5 next to p = 10, and p = 1 unstable, for the CNN most.
+
+Found: all three converge, the fewer digits the slower. At p = 1 the CNN is least stable, also with all workers, but
+ends above the 2NN. 104 runs, 5 seeds (CNN 3): 5.8 device minutes on one H200.
 """
 
 from enlist.studies.paper.recipe import (

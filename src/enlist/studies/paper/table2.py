@@ -3,6 +3,10 @@
 100 workers, digits:10 ("i.i.d.") and digits:2 for MNIST with LR, 2NN and CNN, n = 10 and 100; i.i.d. and two shards
 a worker for CIFAR-10 with ResNet-18, n = 10. 5 local epochs, rates 0.1 and 1, 20 MiB/s both ways, a worker's
 computing measured. Beside them training in one place on all rows, which is the ceiling of each model.
+
+Found: LR cannot reach 95%, its ceiling is 92.7%. By FedAvg the CNN takes at most twice the paper's rounds in all four
+rows, the 2NN in one of four. SCAFFOLD with the CNN diverges in 8 of 12 runs. CIFAR-10 does not come to 75% in 100
+rounds with batches of 50. 121 runs: 12.3 device minutes on one H200, 5.4 of them for CIFAR-10.
 """
 
 from typing import Any, NamedTuple
