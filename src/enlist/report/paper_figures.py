@@ -24,8 +24,8 @@ _WIDE, _HIGH, _LINE, _TITLE = 3.55, 2.45, 0.185, 0.34
 _REFERENCE = "#8a8a8a"
 # Fewer than elsewhere: eight such pictures are kept with the project, and again inside a page.
 DPI = 150
-# Letters of a legend that fit beside each other above a panel.
-_LEGEND_LETTERS = 44
+# Letters of a legend that fit beside each other above a panel; what the mark before a name takes.
+_LEGEND_LETTERS, _MARK_LETTERS = 54, 5
 
 
 class Trace(NamedTuple):
@@ -120,11 +120,15 @@ def _references(column: Column) -> list[str]:
 def _legend_columns(column: Column) -> int:
     """As many as the panel is wide enough for."""
     labels = [trace.label for trace in _names(column) if trace.color is not None]
-    if len(labels) > 3:
-        first = -(-len(labels) // 2)
-        halves = (labels[:first], labels[first:])
-        return 2 if sum(max(map(len, half)) for half in halves) <= _LEGEND_LETTERS else 1
-    return max(len(labels), 1)
+    most = 2 if len(labels) > 3 else len(labels)
+    return next((count for count in range(most, 1, -1) if _letters(labels, count) <= _LEGEND_LETTERS), 1)
+
+
+def _letters(labels: Sequence[str], count: int) -> int:
+    """How wide so many columns are, filled one after the other."""
+    each = math.ceil(len(labels) / count)
+    columns = [labels[i : i + each] for i in range(0, len(labels), each)]
+    return sum(_MARK_LETTERS + max(map(len, own)) for own in columns)
 
 
 def _head_height(column: Column) -> float:

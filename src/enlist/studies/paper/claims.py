@@ -101,16 +101,19 @@ def graded(signs: Sequence[int]) -> str:
 
 
 def combined(verdicts: Iterable[str]) -> str:
-    """Of a claim whose parts count alike; parts that were not run do not count.
+    """Of a claim whose parts count alike; of which one was not run, it holds at most in part.
 
     Example:
-        >>> combined([HOLDS, NOT_RUN]), combined([HOLDS, FAILS]), combined([FAILS, FAILS])
-        ('holds', 'holds in part', 'does not hold')
+        >>> combined([HOLDS, NOT_RUN]), combined([HOLDS, FAILS]), combined([FAILS, NOT_RUN])
+        ('holds in part', 'holds in part', 'does not hold')
     """
-    known = {verdict for verdict in verdicts if verdict != NOT_RUN}
+    all_ = set(verdicts)
+    known = all_ - {NOT_RUN}
     if not known:
         return NOT_RUN
-    return known.pop() if len(known) == 1 else IN_PART
+    if len(known) > 1 or all_ == {HOLDS, NOT_RUN}:
+        return IN_PART
+    return known.pop()
 
 
 def led(verdicts: Sequence[str]) -> str:
