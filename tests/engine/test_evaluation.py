@@ -1,6 +1,7 @@
 """What an evaluation says, against NumPy over all rows."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
@@ -8,7 +9,9 @@ from conftest import make_dataset
 
 import enlist
 from enlist import Steps, models, partition
+from enlist.engine import evaluation
 from enlist.problem.federation import Federation, Holding
+from enlist.problem.objective import objective
 
 
 def looked_at(fed, **options):
@@ -114,3 +117,14 @@ def test_bf16_computes_coarsely_but_keeps_float32_parameters():
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(coarse.params))
     assert coarse.metrics[-1]["train_loss"] == pytest.approx(exact.metrics[-1]["train_loss"], rel=0.02)
     assert coarse.metrics[-1]["train_loss"] != exact.metrics[-1]["train_loss"]
+
+
+@pytest.mark.parametrize("count", [2_999, 10_000])
+def test_all_right_is_exactly_one_and_all_wrong_exactly_none(count):
+    sought, rows = objective(models.logistic(), "float32"), np.arange(count)
+    x, y = np.eye(10, dtype=np.float32)[rows % 10], (rows % 10).astype(np.int32)
+    for labels, share in ((y, 1.0), ((y + 1) % 10, 0.0)):
+        shown = jax.tree.map(jnp.asarray, evaluation.evenly(x, labels, rows))
+        params = {"w": 9 * jnp.eye(10), "b": jnp.zeros(10)}
+        _, metric = evaluation.scores(sought, params, shown, 500)
+        assert float(metric) == share

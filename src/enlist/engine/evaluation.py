@@ -35,6 +35,7 @@ class Passes(NamedTuple):
 class Weighted(NamedTuple):
     """Rows `order` of (x, y) to look at, each with a weight; `holder` says whose they are, where that matters.
 
+    Sums are divided by `total`: rows that count alike weigh 1, so that all of them right is exactly 1.
     NumPy arrays until they are put on the devices.
     """
 
@@ -43,6 +44,7 @@ class Weighted(NamedTuple):
     order: Any
     weights: Any
     holder: Any
+    total: Any
 
 
 class Examples(NamedTuple):
@@ -69,8 +71,8 @@ def examples(federation: Federation, train: Weighted, x_test: Any, y_test: Any, 
     own = None
     if by_worker and federation.test is not None:
         mine = federation.test
-        share = 1.0 / mine.sizes[mine.holder()].astype(np.float64)
-        own = Weighted(x_test, y_test, mine.order, share.astype(np.float32), mine.holder())
+        ones, sizes = np.ones(len(mine.order), np.float32), np.maximum(mine.sizes, 1).astype(np.float32)
+        own = Weighted(x_test, y_test, mine.order, ones, mine.holder(), sizes)
     return Examples(train, test, own)
 
 
@@ -83,13 +85,15 @@ def all_rows(federation: Federation, x: Array, y: Array) -> Weighted:
         # A row that many hold is looked at once.
         order, entry = np.unique(order, return_inverse=True)
         weight = np.bincount(entry, weight)
-    return Weighted(x, y, order, weight.astype(np.float32), np.zeros(0, np.int32))
+    return Weighted(x, y, order, weight.astype(np.float32), np.zeros(0, np.int32), np.float32(1))
 
 
 def evenly(x: Any, y: Any, order: np.ndarray) -> Weighted:
     """These rows, all alike."""
-    weights = np.full(len(order), 1 / len(order), np.float32)
-    return Weighted(x, y, order.astype(np.int32), weights, np.zeros(0, np.int32))
+    count = len(order)
+    return Weighted(
+        x, y, order.astype(np.int32), np.ones(count, np.float32), np.zeros(0, np.int32), np.float32(count)
+    )
 
 
 def drawn_rows(federation: Federation, count: int, seed: int) -> np.ndarray:
@@ -113,7 +117,7 @@ def evaluate(
         return jax.ops.segment_sum(weights * metric, holder, passes.workers)
 
     def over(rows: Weighted, look: Callable[..., Tree], in_order: bool = True) -> Tree:
-        return _sum_over(rows, look, passes.rows, devices, axis, in_order)
+        return _mean_over(rows, look, passes.rows, devices, axis, in_order)
 
     if passes.gradient:
         train_loss, gradient = over(examples.train, slope, in_order=False)
@@ -129,19 +133,19 @@ def evaluate(
 def scores(
     objective: Objective, params: Tree, rows: Weighted, size: int, devices: int = 1, axis: str = ""
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Weighted sums of the loss and of the metric, `size` rows at once."""
+    """Weighted means of the loss and of the metric, `size` rows at once."""
 
     def look(x: Array, y: Array, weights: Array, holder: Array) -> tuple[Array, Array]:
         loss, metric = objective.scores(params, x, y)
         return jnp.sum(weights * loss), jnp.sum(weights * metric)
 
-    return _sum_over(rows, look, size, devices, axis, in_order=True)
+    return _mean_over(rows, look, size, devices, axis, in_order=True)
 
 
-def _sum_over(
+def _mean_over(
     rows: Weighted, look: Callable[..., Tree], size: int, devices: int, axis: str, in_order: bool
 ) -> Tree:
-    """The sum of `look` over blocks of rows, of which this device takes every `devices`-th.
+    """The sum of `look` over blocks of rows, of which this device takes every `devices`-th, by the rows' total.
 
     In order: block by block, the same bits on any number of devices; every block's result is kept until then.
     Otherwise device by device, for results as large as the parameters.
@@ -164,7 +168,7 @@ def _sum_over(
     if not in_order:
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(block, jnp.int32(0)))
         total = lax.fori_loop(0, each, lambda i, so_far: jax.tree.map(jnp.add, so_far, block(i)), zero)
-        return lax.psum(total, axis) if devices > 1 else total
+        return _over(rows.total, lax.psum(total, axis) if devices > 1 else total)
     results = lax.map(block, jnp.arange(each, dtype=jnp.int32))
     if devices > 1:
         # (device, block of the device) to the order of the blocks.
@@ -173,4 +177,9 @@ def _sum_over(
         )
     # One after the other: what a compiler makes of a sum over all depends on how many devices there are.
     zero = jax.tree.map(lambda a: jnp.zeros(a.shape[1:], a.dtype), results)
-    return lax.scan(lambda total, part: (jax.tree.map(jnp.add, total, part), None), zero, results)[0]
+    total, _ = lax.scan(lambda so_far, part: (jax.tree.map(jnp.add, so_far, part), None), zero, results)
+    return _over(rows.total, total)
+
+
+def _over(total: Float[Array, "..."], sums: Tree) -> Tree:
+    return jax.tree.map(lambda each: each / total, sums)
