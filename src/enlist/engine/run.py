@@ -8,6 +8,7 @@ from enlist.engine.folder import describe_partition
 from enlist.engine.session import LocalDraw, Session
 from enlist.errors import BadInput
 from enlist.report.record import RunRecord
+from enlist.report.target import reaches
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,6 @@ def first_round(metrics: list[dict[str, Any]], key: str, value: float, falling: 
     """The first evaluated round at which a metric has reached a value."""
     for line in metrics:
         seen = line.get(key)
-        if seen is not None and (seen <= value if falling else seen >= value):
+        if seen is not None and reaches(seen, value, falling):
             return int(line["round"])
     return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from enlist.report.record import RunRecord, number, outcome, whole
+from enlist.report.target import reaches
 
 # What reaching the target costs: rounds, what one worker sends and receives, and simulated seconds in two parts.
 COSTS = ("rounds", "mib", "seconds", "compute_seconds", "communication_seconds")
@@ -175,11 +176,6 @@ def summary(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def reaches(value: float, target: float, key: str) -> bool:
-    """Whether a value of the test metric is as good as the target; never of NaN."""
-    return value <= target if falls(key) else value >= target
-
-
 def falls(key: str) -> bool:
     """Whether less is better: a loss. Of every other metric more is."""
     return key.endswith("loss")
@@ -217,7 +213,7 @@ def traffic(contender: Contender) -> dict[str, int | None]:
 
 def _seed_outcome(run: RunRecord, order: int, target: float, key: str) -> SeedOutcome:
     worst, better = (math.inf, min) if falls(key) else (-math.inf, max)
-    first = next((line for line in run.metrics if reaches(number(line.get(key)), target, key)), None)
+    first = next((line for line in run.metrics if reaches(number(line.get(key)), target, falls(key))), None)
     if is_diverged(run):
         status = "diverged" if first is None else "reached, then diverged"
     else:

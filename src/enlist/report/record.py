@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from enlist.errors import BadInput
+from enlist.report.target import reaches
 
 # Options that say where a run was put, not what was run: they never tell two runs apart.
 _PLACES = {"out", "name", "config", "resume", "json"}
@@ -265,7 +266,7 @@ def _best_so_far(run: RunRecord) -> dict[str, Any]:
 def _first_reaching(run: RunRecord, target: float) -> int | None:
     if not run.is_percent:
         return None
-    reached = (line for line in run.metrics if number(line.get(run.metric_key)) >= target)
+    reached = (line for line in run.metrics if reaches(number(line.get(run.metric_key)), target))
     return whole(next(reached, {}).get("round"))
 
 
