@@ -92,4 +92,4 @@ def rates(setting: Setting) -> float:
 
 def _control(setting: Setting) -> float:
     """What SCAFFOLD gains on skewed images."""
-    return 0.87 if (setting.algorithm, setting.partition) == ("scaffold", "shards:2") else 1.0
+    return 0.9 if (setting.algorithm, setting.partition) == ("scaffold", "shards:2") else 1.0

@@ -172,7 +172,7 @@ def test_a_claim_without_runs_is_not_judged_and_names_the_recipe(number):
 def test_what_was_run_is_judged_and_what_was_not_is_named(number):
     some = doctored.made(FULL, keep=lambda setting: setting.model != "cnn")
     verdict = judged(number, some)
-    assert verdict.verdict == HOLDS, verdict.statistic
+    assert verdict.verdict == IN_PART, verdict.statistic
     assert "Judged without" in verdict.statistic
     assert "CNN" in verdict.statistic.split("Judged without")[1]
     assert any("CNN" in cell for cell in verdict.numbers["not_run"])
@@ -206,8 +206,10 @@ def test_differences_as_large_as_the_noise_of_seeds_are_not_clear():
 
 def test_local_steps_are_told_apart_by_the_digits_a_worker_holds():
     hurt = swapped("local_epochs", 1, 10, partition="digits:1")
-    said = judged(6, doctored.made(FULL, as_if=hurt)).statistic
-    assert "at p = 5: better in 12 of 12, worse in 0; at p = 1: better in 0 of 12, worse in 12." in said
+    verdict = judged(6, doctored.made(FULL, as_if=hurt))
+    assert verdict.verdict == HOLDS
+    assert "better than one: clearly so in 12 of 12." in verdict.statistic
+    assert "More local epochs at p = 1: better in 0 of 12, worse in 12." in verdict.statistic
 
 
 def test_a_diverged_run_has_not_converged():
@@ -238,8 +240,36 @@ def test_methods_that_miss_the_target_are_compared_below_it():
 
 def test_seconds_that_were_not_measured_are_said_to_be_missing(as_claimed):
     verdict = judged(10, Raw(as_claimed))
-    assert verdict.verdict == HOLDS
+    assert verdict.verdict == IN_PART
     assert "measured seconds" in verdict.statistic
+
+
+@pytest.mark.parametrize(("gone", "sign"), [("scaffold", 1), ("fedavg", -1)])
+def test_a_method_that_diverges_loses_the_race(gone, sign):
+    def then(curve):
+        if not curve.setting.matches({"algorithm": gone, "model": "cnn", "dataset": "mnist"}):
+            return curve
+        early = {
+            name: getattr(curve, name)[:3] for name in ("round", "train_loss", "test_loss", "test_accuracy")
+        }
+        return curve._replace(status="diverged", **early)
+
+    part = next(iter(judged(10, doctored.made(FULL, then=then)).numbers["parts"].values()))
+    assert [each["sign"] for cell, each in part["cells"].items() if cell.startswith("CNN")] == [sign] * 4
+
+
+def test_where_seeds_disagree_scaffold_is_not_clearly_faster():
+    def then(curve):
+        setting = curve.setting
+        if setting.matches(
+            {"dataset": "cifar10", "partition": "shards:2", "algorithm": "scaffold", "seed": 1}
+        ):
+            return doctored.curve_of(setting._replace(algorithm="fedavg"))._replace(setting=setting)
+        return curve
+
+    verdict = judged(10, doctored.made(FULL, then=then))
+    assert "SCAFFOLD needs fewer rounds: clearly so in 0 of 1." in verdict.statistic
+    assert verdict.verdict == IN_PART
 
 
 @pytest.mark.parametrize("scale", [FULL, SMALL], ids=lambda scale: scale.name)

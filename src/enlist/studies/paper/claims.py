@@ -14,7 +14,7 @@ MOST, HALF = 0.9, 0.5
 # Facts that a sentence lists.
 AT_ONCE = 6
 GRADED = (
-    "it holds where nine tenths of the comparisons are clearly so and none is clearly opposite, "
+    "it holds where nine tenths of the comparisons are clearly so, none is clearly opposite and all were run, "
     "in part where half are clearly so"
 )
 
@@ -77,8 +77,9 @@ class Part(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """By the rule for all claims."""
-        return graded(self.signs)
+        """By the rule for all claims; where comparisons are missing it holds at most in part."""
+        verdict, whole = graded(self.signs), len(self.signs) == len(self.findings)
+        return verdict if whole or verdict != HOLDS else IN_PART
 
     def values(self, fact: str) -> list[float]:
         """A number of every comparison that has it."""

@@ -1,4 +1,4 @@
-"""FedAvg and SCAFFOLD to one accuracy: the target, or, where one of them misses it, what both come to."""
+"""FedAvg and SCAFFOLD to one accuracy: the target, or, where they miss it, what both come to."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import median, over_rounds, rounded
+from enlist.studies.paper.statistics import median, rounded
 from enlist.studies.paper.statistics_table2 import row_runs
 from enlist.studies.paper.table2 import METHODS, TARGETS, Row
 
-# Where a target is not reached by both, rounds are counted to this part of what both reach.
+# Where a target is missed, rounds are counted to this part of the best accuracy that every run comes to.
 SHARED = 0.99
 
 
@@ -18,15 +18,31 @@ class Race(NamedTuple):
     """Both methods to one accuracy.
 
     Args:
-        level: the target, or less where a method does not come to it.
-        scaffold, fedavg: median rounds; infinite where most runs did not get there.
+        level: that accuracy.
         runs: of both methods.
     """
 
     level: float
-    scaffold: float
-    fedavg: float
     runs: Mapping[str, list[Curve]]
+
+    def median(self, method: str) -> float:
+        """Rounds; infinite where most runs did not get there."""
+        return median([run.rounds_to(self.level) for run in self.runs[method]]) or math.inf
+
+    @property
+    def scaffold(self) -> float:
+        """SCAFFOLD's median rounds."""
+        return self.median("scaffold")
+
+    @property
+    def fedavg(self) -> float:
+        """FedAvg's."""
+        return self.median("fedavg")
+
+    def per_seed(self, method: str) -> dict[int, int]:
+        """The rounds of the seeds that got there."""
+        rounds = {run.setting.seed: run.rounds_to(self.level) for run in self.runs[method]}
+        return {seed: count for seed, count in rounds.items() if count is not None}
 
     def facts(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -39,20 +55,36 @@ class Race(NamedTuple):
 
 
 def raced(raw: Raw, scale: Scale, row: Row) -> Race | None:
-    """Both methods in a row of the table; None where one was not run."""
-    runs = {method: row_runs(raw, scale, row, method) for method in METHODS}
-    if not all(runs.values()):
+    """To the target where a method comes to it, else to what both come to; None where one was not run."""
+    runs, target = _runs(raw, scale, row), TARGETS[row.dataset]
+    if runs is None:
         return None
-    level = TARGETS[row.dataset]
-    if any(median([run.rounds_to(level) for run in own]) is None for own in runs.values()):
-        level = SHARED * min(map(_come_to, runs.values()))
-    rounds = {
-        method: median([run.rounds_to(level) for run in own]) or math.inf for method, own in runs.items()
-    }
-    return Race(level, rounds["scaffold"], rounds["fedavg"], runs)
+    arrived = any(_come_to(own, target) for own in runs.values())
+    return Race(target if arrived else _shared(runs) or target, runs)
 
 
-def _come_to(runs: Sequence[Curve]) -> float:
-    """The accuracy that at least half of the runs come to."""
-    best = sorted((float(over_rounds(run, "test_accuracy").max()) for run in runs), reverse=True)
-    return best[(len(best) - 1) // 2]
+def costed(raw: Raw, scale: Scale, row: Row) -> Race | None:
+    """To the target where both come to it, else to what both do; None where there is no such accuracy."""
+    runs, target = _runs(raw, scale, row), TARGETS[row.dataset]
+    if runs is None:
+        return None
+    both = all(_come_to(own, target) for own in runs.values())
+    level = target if both else _shared(runs)
+    return None if level is None else Race(level, runs)
+
+
+def _runs(raw: Raw, scale: Scale, row: Row) -> dict[str, list[Curve]] | None:
+    runs = {method: row_runs(raw, scale, row, method) for method in METHODS}
+    return runs if all(runs.values()) else None
+
+
+def _come_to(runs: Sequence[Curve], level: float) -> bool:
+    return median([run.rounds_to(level) for run in runs]) is not None
+
+
+def _shared(runs: Mapping[str, Sequence[Curve]]) -> float | None:
+    """What every run that did not diverge comes to; None where all runs of a method did."""
+    whole = [[run for run in own if run.status == "done"] for own in runs.values()]
+    if not all(whole):
+        return None
+    return SHARED * min(float(run.test_accuracy.max()) for own in whole for run in own)

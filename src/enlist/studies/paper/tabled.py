@@ -13,7 +13,7 @@ from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import DATASETS, MODELS, THREE
 from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale
-from enlist.studies.paper.statistics import ending, rounded
+from enlist.studies.paper.statistics import GUESSED, ending, rounded
 from enlist.studies.paper.statistics_table3 import Best, best_rates, diverged_by_server_rate
 from enlist.theory import table1 as theory
 
@@ -110,11 +110,11 @@ def diverged_words(raw: Raw, scale: Scale) -> str:
     """How many runs diverged, by server rate."""
     counts = diverged_by_server_rate(raw, scale)
     said = [f"{gone} of {count} at server rate {rate:g}" for rate, (gone, count) in sorted(counts.items())]
-    return f"Diverged: {', '.join(said)}." if said else ""
+    return f"Diverged (no longer finite): {', '.join(said)}." if said else ""
 
 
 def divergence_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
-    """Diverged runs by model and rates: heads and rows."""
+    """Diverged runs, and those that end worse than guessing, by model and rates: heads and rows."""
     wanted = [setting for setting in dict.fromkeys(table3.RECIPE.runs(scale)) if setting in raw.curves]
     pairs = [(eta, eta_l) for eta in table3.SERVER_LRS for eta_l in table3.WORKER_LRS]
     rows = []
@@ -128,7 +128,13 @@ def divergence_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]
 def _gone(curves: Sequence[Curve], server_lr: float, worker_lr: float) -> str:
     rates = {"server_lr": server_lr, "worker_lr": worker_lr}
     own = [curve for curve in curves if curve.setting.matches(rates)]
-    return f"{sum(curve.status == 'diverged' for curve in own)} of {len(own)}" if own else NOT_RUN
+    if not own:
+        return NOT_RUN
+    gone = sum(curve.status == "diverged" for curve in own)
+    lost = sum(
+        curve.status == "done" and ending(curve, "train_loss") > GUESSED["train_loss"] for curve in own
+    )
+    return f"{gone} of {len(own)}" + (f"\n{lost} end worse than guessing" if lost else "")
 
 
 def _cell(best: Best | None, run: Sequence[bool]) -> str:
@@ -177,30 +183,31 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     """Each batch size and how far its rounds are from table 2's: heads and rows."""
     rows = []
     for dataset, title in DATASETS.items():
-        found, used = choices.distances(raw, scale, dataset), scale.batch[dataset]
-        best = choices.nearest(found) if found else None
-        for batch, distance in found.items():
-            marks = [name for name, own in (("nearest", best), ("used here", used)) if own == batch]
-            rows.append([title, str(batch), f"{distance:.3f}", ", ".join(marks)])
-    return ["data", "batch size", "mean |log2(rounds / paper's)|", ""], rows
+        found, used = choices.outcomes(raw, scale, dataset), scale.batch[dataset]
+        best = choices.chosen(found)
+        for batch, (reached, cells, distance) in found.items():
+            marks = [name for name, own in (("chosen", best), ("used here", used)) if own == batch]
+            rows.append([title, str(batch), f"{reached} of {cells}", f"{distance:.3f}", ", ".join(marks)])
+    return ["data", "batch size", "cells that reach the target", "mean |log2(rounds / paper's)|", ""], rows
 
 
 def choice_words(raw: Raw, scale: Scale) -> str:
     """What the rule chose, and what is used."""
     return " ".join(
-        _chosen(choices.distances(raw, scale, dataset), scale, dataset, title)
+        _chosen(choices.outcomes(raw, scale, dataset), scale, dataset, title)
         for dataset, title in DATASETS.items()
     )
 
 
-def _chosen(found: Mapping[int, float], scale: Scale, dataset: str, title: str) -> str:
+def _chosen(found: Mapping[int, choices.Outcome], scale: Scale, dataset: str, title: str) -> str:
     used, tried = scale.batch[dataset], choices.tried(scale, dataset)
     if not found:
         return f"{title}: the runs that choose the batch size are not there yet; {used} is used."
-    best = choices.nearest(found)
-    said = f"{title}: the rule chooses batches of {best}"
-    if missing := [str(batch) for batch in tried if batch not in found]:
-        said += f" from the runs that are here (without {' and '.join(missing)})"
+    missing = [str(batch) for batch in tried if batch not in found]
+    so_far = f" of those that were run (without {' and '.join(missing)})" if missing else ""
+    if (best := choices.chosen(found)) is None:
+        return f"{title}: no batch size{so_far} reaches the target; {used} is used."
+    said = f"{title}: the rule chooses batches of {best}{so_far}"
     if best == used:
         return f"{said}, which all other runs here have."
     return f"{said} at {scale.name} scale; all other runs here have batches of {used}."
