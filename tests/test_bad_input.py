@@ -263,7 +263,7 @@ CODECS = [
 DATA = [
     (f"{OWN} missing.npz", "missing.npz: no such file"),
     (f"{OWN} empty", "empty: x_train.npy missing"),
-    (f"{OWN} text.npz", "text.npz: not a readable .npz"),
+    (f"{OWN} text.npz", "text.npz: not a readable .npz (neither a zip archive nor an array); make it"),
     (f"{OWN} torn.npz", "torn.npz: "),
     (f"{OWN} array.npz", "array.npz: a single array; make a .npz with numpy.savez"),
     (f"{OWN} few.npz", "few.npz: y_test missing; it holds x_train, y_train, x_test"),
@@ -274,6 +274,7 @@ DATA = [
     (f"{OWN} shapes.npz", "shapes.npz: an example has shape (3,) in x_train but (4,) in x_test"),
     (f"{OWN} words.npz", "words.npz: y_train is <U3: it must hold real numbers"),
     (f"{OWN} mixed.npz", "mixed.npz: y_train is int64 but y_test is float64"),
+    (f"{OWN} half.npz", "half.npz: x_train is uint8 but x_test is float64: uint8 are pixels"),
     (f"{OWN} flat.npz", "flat.npz: x_train has shape (40,)"),
     (f"{OWN} none.npz", "none.npz: x_test is empty"),
     (f"{OWN} holders.npz", "holders.npz: worker has 3 entries for 40 rows"),
@@ -301,6 +302,7 @@ MODELS = [
     (f"{MODEL} models.py:batch_norm", "use GroupNorm or LayerNorm instead of BatchNorm"),
     (f"{MODEL} models.py:nnx_batch_norm", "use GroupNorm or LayerNorm instead of BatchNorm"),
     (f"{MODEL} models.py:dropout", "Dropout"),
+    (f"{MODEL} models.py:empty", "has no parameters: there is nothing to learn"),
     (f"{MODEL} models.py:integers", "parameter ['w'] is no float array"),
     (f"{MODEL} broken.py:make", "broken.py cannot be loaded: SyntaxError"),
     (f"{MODEL} exits.py:make", "exits.py:make: the file ended the program (sys.exit(3))"),
@@ -361,6 +363,10 @@ KEPT = [
     ("run --resume done --out new", "resume and out are both given"),
     ("run --resume nowhere", "resume nowhere: there is no run in that folder"),
     ("run --resume empty", "resume empty: there is no run in that folder"),
+    (
+        "run --resume planned",
+        "no run in that folder; begin one with: enlist run --config planned/config.yaml",
+    ),
     ("run --resume good.npz", "resume good.npz: there is no run in that folder"),
     ("run --resume torn-config", "torn-config/config.yaml: cannot be read as YAML"),
     ("run --resume done --worker-lr 0.3", "resume done: worker-lr is 0.3 now but was 0.1"),
@@ -498,6 +504,9 @@ from flax import linen, nnx
 def boom():
     raise RuntimeError("no weights today")
 
+def empty():
+    return (lambda key: {}), (lambda params, x: jnp.zeros((len(x), 10)))
+
 def number():
     return 3
 
@@ -557,6 +566,7 @@ def write_data(folder):
         "shapes": {"x_test": np.zeros((8, 4))},
         "words": {"y_train": np.array(["one", "two"] * 20)},
         "mixed": {"y_test": np.zeros(8)},
+        "half": {"x_train": np.zeros((40, 3), np.uint8)},
         "flat": {"x_train": np.zeros(40)},
         "none": {"x_test": np.zeros((0, 3)), "y_test": np.zeros(0, int)},
         "holders": {"worker": np.arange(3)},
@@ -658,6 +668,8 @@ def place(tmp_path_factory):
     (folder / "broken.py").write_text("def make(:\n")
     (folder / "exits.py").write_text("import sys\nsys.exit(3)\n")
     (folder / "empty").mkdir()
+    (folder / "planned").mkdir()
+    (folder / "planned/config.yaml").write_text("dataset: digits\nmodel: logistic\nworkers: 20\nrounds: 1\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         main([*shlex.split(RUN), "--out", "done", "--json"])

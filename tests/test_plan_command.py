@@ -14,6 +14,7 @@ from enlist.cost import RoundCost
 from enlist.errors import BadInput
 from enlist.plan_options import counts
 from enlist.problem.quadratic import quadratic
+from enlist.report import plan_words
 from enlist.theory.advice import advice, answers
 from enlist.theory.bounds import bound
 from enlist.theory.conditions import Constants, Rates
@@ -194,6 +195,7 @@ def test_rates_that_keep_the_conditions_may_still_never_reach_the_goal(planned, 
     [
         ("--goal 0", "goal = 0: must be above 0"),
         ("--goal -1", "goal = -1: must be above 0"),
+        ("--goal 1e-30", "goal = 1e-30: too small for the rounds to it to be computed"),
         ("--cohort 11", "11"),
         ("--cohorts 5,11", "cohorts = 11: there are 10 workers; choose 1 to 10"),
         ("--cohorts 5,x", "cohorts = 5,x: type whole numbers with commas"),
@@ -318,6 +320,20 @@ def test_a_short_run_that_hardly_learned_is_a_warning(change, said):
     found = digits_plan(**change)
     assert any(re.search(said, line) for line in found.warnings)
     assert found.setting.cohort == (4 if "cohort" not in change else 10)
+
+
+def test_a_smoothness_that_was_not_found_closely_is_a_warning():
+    assert any("raise --iterations" in line for line in digits_plan(iterations=1).warnings)
+
+
+def test_rates_for_other_rounds_than_the_goal_needs_are_said_to_be(planned):
+    _, plan = planned
+    heads, _ = plan_words.rate_rows(plan)
+    assert heads[4] == "rounds to the goal"
+    assert "those above" not in plan_words.predicted_words(plan)
+    other = plan | {"rounds": 10}
+    assert plan_words.rate_rows(other)[0][4] == "rounds to the goal, with rates for those"
+    assert plan_words.predicted_words(other).endswith("those above are for 10.")
 
 
 def test_a_short_run_that_learned_is_none():

@@ -53,7 +53,8 @@ class RoundOptions:
         within("cohort", self.cohort, 1)
         if self.sampling not in STRATEGIES:
             raise unknown("sampling", self.sampling, STRATEGIES)
-        if self.cohort is not None and self.cohort > self.workers:
+        repeats = self.sampling == "with-replacement"
+        if self.cohort is not None and self.cohort > self.workers and not repeats:
             raise BadInput(
                 f"cohort = {self.cohort}: there are {self.workers} workers; choose 1 to {self.workers}"
             )

@@ -213,3 +213,20 @@ def test_zero_rounds_keep_the_initial_model(tmp_path):
     assert (kept["w"] == np.asarray(result.params["w"])).all()
     assert result.metrics == []
     assert result.summary["final"]["train_loss"] == pytest.approx(np.log(10), rel=1e-4)
+
+
+def test_a_model_that_begins_with_no_number_is_said_to(tmp_path):
+    def model():
+        return (lambda key: {"w": jax.numpy.ones((12, 10))}), (
+            lambda params, x: x @ params["w"] * jax.numpy.nan
+        )
+
+    with pytest.raises(enlist.Diverged, match="the loss of the model it begins with is not finite"):
+        enlist.simulate(
+            enlist.fedavg(),
+            model(),
+            partition.iid(make_dataset(), 7, 0),
+            cohort=3,
+            rounds=2,
+            local=Steps(2, 4),
+        )

@@ -82,6 +82,7 @@ def test_what_changes_in_the_files_changes_their_name(tmp_path):
         ({"y_train": np.arange(-1, 39)}, "number the classes 0, 1, 2"),
         ({"worker": np.zeros(40)}, "one integer for each row"),
         ({"x_test": np.array([["a", "b"]] * 8)}, "must hold real numbers"),
+        ({"x_test": np.zeros((8, 5), np.float32)}, "x_train is uint8 but x_test is float32"),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(tmp_path, changed, said):

@@ -35,7 +35,8 @@ def refused(words, capsys):
 
 def test_json_has_the_theorem(capsys, tmp_path):
     found = json.loads(said(f"{INSIDE} --json", capsys))
-    assert list(found) == ["bound", "vanishing", "phi", "c", "conditions", "parts"]
+    assert list(found)[:6] == ["bound", "vanishing", "phi", "c", "conditions", "parts"]
+    assert (found["cohort"], found["worker_lr"], found["server_lr"]) == (4, 0.006, 3.0)
     expected = theorem_2_without_replacement(
         Constants(2.0, 1.5, 0.7, 3.0), Rates(0.006, 3.0), local_steps=5, rounds=400, cohort=4, workers=20
     )
@@ -55,6 +56,13 @@ def test_a_person_gets_tables_and_a_sentence(capsys):
     )
 
 
+def test_a_cohort_with_replacement_may_be_larger_than_all_workers(capsys):
+    many = INSIDE.replace("--cohort 4", "--cohort 40 --sampling with-replacement")
+    few = INSIDE.replace("--cohort 4", "--cohort 20 --sampling with-replacement")
+    bounds = [json.loads(said(f"{each} --json", capsys))["bound"] for each in (few, many)]
+    assert bounds[1] < bounds[0]
+
+
 def test_no_limit_is_null_and_a_dash(capsys):
     one = INSIDE.replace("--cohort 4", "--cohort 1 --sampling with-replacement")
     step = json.loads(said(f"{one} --json", capsys))["conditions"][1]
@@ -65,7 +73,7 @@ def test_no_limit_is_null_and_a_dash(capsys):
 def test_out_keeps_it_with_what_was_given(capsys, tmp_path):
     shown = json.loads(said(f"{PROBLEM} --out kept --json", capsys))
     kept = json.loads((tmp_path / "kept" / "bound.json").read_text())
-    assert {name: kept[name] for name in shown} == shown
+    assert {name: kept.get(name, kept["given"].get(name)) for name in shown} == shown
     # The corollary's rates, since none were given.
     assert kept["given"]["worker_lr"] == pytest.approx(1 / (20 * 5 * 2))
     assert kept["given"]["server_lr"] == pytest.approx(50**0.5)

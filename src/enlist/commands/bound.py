@@ -72,7 +72,7 @@ def _bound(options: BoundOptions) -> None:
     used = {"cohort": asked.size} | {name: float(rate) for name, rate in rates._asdict().items()}
     _write(options, "bound.json", {"given": _given(options) | used} | facts)
     if options.output.json:
-        print_json(facts)
+        print_json(facts | used)
     else:
         _show(facts, asked, rates)
 

@@ -15,7 +15,7 @@ from enlist.commands.shared import (
     stop,
     unused,
 )
-from enlist.errors import Diverged
+from enlist.errors import BadInput, Diverged
 from enlist.launch import local_hosts
 from enlist.options import RunOptions
 
@@ -23,6 +23,7 @@ from enlist.options import RunOptions
 def act(given: dict[str, Any], loose: list[str]) -> None:
     """Simulates one run, then shows how it ended."""
     no_loose_words("run", loose)
+    _refuse_if_no_run(given.get("resume"))
     options, hashes = read_options(RunOptions, given)
     asked = options.output
     out = Path(asked.resume or asked.out or _dated(options))
@@ -47,6 +48,17 @@ def act(given: dict[str, Any], loose: list[str]) -> None:
         stop(f"interrupted; go on with: enlist run --resume {out}", 130)
     if stopped is not None:
         raise stopped
+
+
+def _refuse_if_no_run(resume: str | None) -> None:
+    """A plan's and a tune's folder have a config too, to be run elsewhere."""
+    if resume is None:
+        return
+    config = Path(resume) / "config.yaml"
+    if config.is_file() and not (Path(resume) / "metrics.jsonl").is_file():
+        raise BadInput(
+            f"resume {resume}: there is no run in that folder; begin one with: enlist run --config {config}"
+        )
 
 
 def _words(given: dict[str, Any], out: Path) -> list[str]:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Array
 
 from enlist.algorithms.core import rates_at
 from enlist.engine.session import Session
@@ -21,6 +22,8 @@ def why_diverged(session: Session) -> str:
     rates = {"server_lr": 1.0} | {name: float(rate) for name, rate in now.items()}
     if {"worker_lr", "server_lr"} & dict(session.plan.schedules).keys() or "worker_lr" not in rates:
         return "the likely cause is a learning-rate schedule that is too high"
+    if int(session.state.t) == 0 and not np.isfinite(_first_loss(session)):
+        return "the loss of the model it begins with is not finite: look at the model and the data"
     smoothness = largest_curvature(session)
     if not np.isfinite(smoothness) or smoothness <= 0:
         return f"the likely cause is worker-lr = {rates['worker_lr']:g}: lower it tenfold"
@@ -41,10 +44,7 @@ def why_diverged(session: Session) -> str:
 
 def largest_curvature(session: Session) -> float:
     """An estimate of L: the largest Hessian eigenvalue of the loss on some rows, by power iteration."""
-    data, rows = session.federation.data, session.federation.order
-    some = np.random.default_rng(0).choice(rows, min(ROWS, len(rows)), replace=False)
-    x, y = jnp.asarray(data.x_train[some]), jnp.asarray(data.y_train[some])
-    weights = jnp.full(len(some), 1 / len(some))
+    x, y, weights = _some_rows(session)
     # The highest precision: kernels that round products have no second derivatives.
     loss = objective(session.plan.model, "highest").loss
     params = jax.tree.map(jnp.asarray, session.params())
@@ -63,3 +63,16 @@ def largest_curvature(session: Session) -> float:
     for _ in range(ITERATIONS):
         direction, curvature = iterate(direction)
     return float(curvature)
+
+
+def _first_loss(session: Session) -> float:
+    x, y, weights = _some_rows(session)
+    params = jax.tree.map(jnp.asarray, session.params())
+    return float(objective(session.plan.model, "highest").loss(params, x, y, weights))
+
+
+def _some_rows(session: Session) -> tuple[Array, Array, Array]:
+    data, rows = session.federation.data, session.federation.order
+    some = np.random.default_rng(0).choice(rows, min(ROWS, len(rows)), replace=False)
+    weights = jnp.full(len(some), 1 / len(some))
+    return jnp.asarray(data.x_train[some]), jnp.asarray(data.y_train[some]), weights

@@ -126,6 +126,8 @@ def _check_model(model: Model, data: Dataset) -> None:
             f"model {model.name} does not fit {data.name} (examples {data.x_train.shape[1:]}, "
             f"targets {y.dtype} {y.shape[1:]}): {reason[:200]}"
         ) from error
+    if not any(leaf.size for leaf in jax.tree.leaves(params)):
+        raise BadInput(f"model {model.name} has no parameters: there is nothing to learn")
     if getattr(loss, "shape", None) != (2,):
         raise BadInput(f"model {model.name}: its loss must give one number an example, but gives {loss}")
     if data.classes is not None and getattr(out, "ndim", 0) == 2 and out.shape[1] < data.classes:

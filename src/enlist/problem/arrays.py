@@ -16,6 +16,7 @@ def checked(name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
         be 0, 1, 2, ...; floating y as float32 targets of a regression, `classes` None.
     """
     y_train, y_test, classes = targets(name, arrays["y_train"], arrays["y_test"])
+    both_pixels(name, arrays["x_train"], arrays["x_test"])
     return Dataset(
         _inputs(name, "x_train", arrays["x_train"]),
         y_train,
@@ -26,6 +27,15 @@ def checked(name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
         classes=classes,
         name=name,
     )
+
+
+def both_pixels(name: str, train: np.ndarray, test: np.ndarray) -> None:
+    """uint8 are pixels and scaled: where only one of the two is, the other would be on another scale."""
+    if (train.dtype == np.uint8) != (test.dtype == np.uint8):
+        raise BadInput(
+            f"{name}: x_train is {train.dtype} but x_test is {test.dtype}: uint8 are pixels and divided by 255; "
+            "give both alike"
+        )
 
 
 def _inputs(name: str, key: str, x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from enlist.errors import BadInput
-from enlist.problem.arrays import holders, targets
+from enlist.problem.arrays import both_pixels, holders, targets
 from enlist.problem.dataset import Dataset
 from enlist.problem.gather import release
 from enlist.problem.npz import NEEDED, OPTIONAL
@@ -32,6 +32,7 @@ def from_folder(path: str | Path) -> Dataset:
     arrays |= {key: _mapped(path, key) for key in OPTIONAL if (path / f"{key}.npy").is_file()}
     for key in ("x_train", "x_test"):
         _check_inputs(path, key, arrays[key])
+    both_pixels(str(path), arrays["x_train"], arrays["x_test"])
     y_train, y_test, classes = targets(str(path), np.asarray(arrays["y_train"]), np.asarray(arrays["y_test"]))
     made = Dataset(
         arrays["x_train"],

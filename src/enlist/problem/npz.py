@@ -74,4 +74,7 @@ def _member(path: Path, bundle: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
 
 
 def _short(error: BaseException) -> str:
+    # NumPy takes whatever it does not know for a pickle.
+    if "pickle" in str(error):
+        return "neither a zip archive nor an array"
     return " ".join(str(error).split())[:100] or type(error).__name__

@@ -98,7 +98,8 @@ def rate_rows(plan: Plan) -> tuple[list[str], list[list[str]]]:
         bound = number(each["bound"]) if each["holds"] else "none"
         rows.append([name, *rates, bound, count(each["rounds_to_goal"]), words])
     after = f"bound after {plan['rounds']:,} rounds"
-    return ["rates", "worker-lr", "server-lr", after, "rounds to the goal", "what they are"], rows
+    needed = "rounds to the goal, with rates for those" if _for_other_rounds(plan) else "rounds to the goal"
+    return ["rates", "worker-lr", "server-lr", after, needed, "what they are"], rows
 
 
 def condition_rows(plan: Plan) -> tuple[list[str], list[list[str]]]:
@@ -172,11 +173,22 @@ def config_of(plan: Plan) -> str | None:
 
 
 def predicted_words(plan: Plan) -> str:
-    """Rounds, traffic and seconds at the recommended rates."""
+    """Rounds, traffic and seconds at the rates recommended for so many rounds."""
     found = plan["predicted"]
     low, high = found["rounds_range"]
     ends = f"{count(low)} to {'?' if high is None else count(high)}"
     return (
         f"To E||grad f||^2 = {number(plan['goal'])}: {count(found['rounds'])} rounds ({ends} by the intervals), "
         f"{number(found['mib'])} MiB of a worker, {number(found['seconds'])} simulated seconds."
+        + (
+            f" That takes rates for so many rounds, which a plan without --rounds gives; those above are for "
+            f"{plan['rounds']:,}."
+            if _for_other_rounds(plan)
+            else ""
+        )
     )
+
+
+def _for_other_rounds(plan: Plan) -> bool:
+    """Whether rates were asked for that are for another number of rounds than the goal needs."""
+    return bool(plan["rounds"] != plan["predicted"]["rounds"])

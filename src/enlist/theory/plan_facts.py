@@ -8,6 +8,7 @@ from enlist.algorithms.work import Epochs
 from enlist.engine import platform
 from enlist.engine.summary import versions
 from enlist.engine.task import Task
+from enlist.errors import BadInput
 from enlist.limits import MOST
 from enlist.theory.advice import advice, answers
 from enlist.theory.conditions import Constants, Rates
@@ -33,6 +34,10 @@ CONSTANTS = {
 }
 # A short run that lowers the loss by less than this part of f(x_0) has hardly left x_0.
 HARDLY = 0.05
+# The upper end of L beyond so many times its lower: it was not found closely.
+LOOSE = 1.25
+# A bound at the rounds that were found for a goal is at most so many times that.
+RESOLVED = 1.01
 
 
 class Measured(NamedTuple):
@@ -72,6 +77,10 @@ def facts_of(
     rounds = task.settings.rounds or int(rounds_of(setting, float(setting.cohort), setting.local_steps))
     rates = rates_table(setting, given, rounds)
     best = rates["recommended"]
+    if not task.settings.rounds and not best["bound"] <= RESOLVED * setting.goal:
+        raise BadInput(
+            f"goal = {setting.goal:g}: too small for the rounds to it to be computed; choose a larger one"
+        )
     grid = predict(setting, price, axes.cohorts, axes.steps)
     here = predict(setting, price, [setting.cohort], [setting.local_steps])
     checked = conditions_of(setting, given)
@@ -178,6 +187,9 @@ def _warnings(checked: dict[str, Any], measured: Measured, task: Task, rounds: i
         either = f", or server-lr up to {server:.4g} at the worker-lr given" if server else ""
         told.append(f"allowed: worker-lr up to {worker:.4g} at the server-lr given{either}")
     told += _hardly_learned(estimated)
+    found = estimated.peak("smoothness").value
+    if not found.high <= LOOSE * found.low:
+        told.append("L was not found closely, and may be larger than its interval says; raise --iterations")
     if estimated.workers < estimated.of_workers:
         told.append(
             f"L is the largest of the {estimated.workers} workers looked at, of {estimated.of_workers}: others may "

@@ -73,7 +73,7 @@ def _cohorts(wanted: GoalOptions, sampling: str, n: int, m: int) -> list[int]:
     """The cohort sizes of the map."""
     given = counts("cohorts", wanted.cohorts)
     for name, each in [("cohort", n)] + [("cohorts", each) for each in given]:
-        if each > m:
+        if each > m and sampling != "with-replacement":
             raise BadInput(f"{name} = {each}: there are {m} workers; choose 1 to {m}")
     if sampling == "full" and given not in ([], [m]):
         raise BadInput(
