@@ -394,6 +394,10 @@ def test_bars_go_to_what_both_come_to_where_the_target_is_missed(all_runs):
         assert found.level < 0.5
         assert bar.seconds[0] == pytest.approx(1.05 * found.scaffold)
         assert f"in {found.scaffold:g} rounds to {100 * found.level:.1f}%\n75% not reached, best" in bar.words
+    nothing = made(SMALL, then=lambda curve: curve._replace(test_accuracy=0 * curve.test_accuracy + 0.1))
+    guessed, *_ = tabled_costs.bars(nothing, SMALL)
+    assert {bar.seconds for bar in guessed} == {None}
+    assert all(bar.words.startswith("not reached, best 10.0%") for bar in guessed)
     unmeasured = Raw(slow, {})
     assert all("computing was not measured" in bar.words for bar in tabled_costs.bars(unmeasured, SMALL)[0])
     one = made(SMALL, then=half, keep=lambda setting: setting.algorithm == "fedavg")

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import median, rounded
+from enlist.studies.paper.statistics import GUESSED, median, rounded
 from enlist.studies.paper.statistics_table2 import row_runs
 from enlist.studies.paper.table2 import METHODS, TARGETS, Row
 
 # Where a target is missed, rounds are counted to this part of the best accuracy that every run comes to.
 SHARED = 0.99
+# Who comes to no more than so many times what guessing gives has learned nothing that could be raced to.
+LEARNED = 1.5
 
 
 class Race(NamedTuple):
@@ -83,8 +85,9 @@ def _come_to(runs: Sequence[Curve], level: float) -> bool:
 
 
 def _shared(runs: Mapping[str, Sequence[Curve]]) -> float | None:
-    """What every run that did not diverge comes to; None where all runs of a method did."""
+    """What every run that did not diverge comes to; None where all runs of a method did, or one learned nothing."""
     whole = [[run for run in own if run.status == "done"] for own in runs.values()]
     if not all(whole):
         return None
-    return SHARED * min(float(run.test_accuracy.max()) for own in whole for run in own)
+    level = SHARED * min(float(run.test_accuracy.max()) for own in whole for run in own)
+    return level if level > LEARNED * GUESSED["test_accuracy"] else None

@@ -190,7 +190,7 @@ def _split(
     taken = cost(raw, race.runs[cell.method][0], rounds)
     if taken.computing is None or taken.seconds is None:
         return None, f"computing was not measured ({short if cell.cost is None else 'reached'}; {paper})"
-    said = f"{_number(taken.seconds)} s in {rounds:g} rounds"
+    said = f"{_number(taken.seconds)} s in {rounds:g} round{'' if rounds == 1 else 's'}"
     if race.level < cell.target:
         said += (
             f" to {100 * race.level:.1f}%\n{100 * cell.target:g}% {short if cell.cost is None else 'reached'}"
