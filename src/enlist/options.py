@@ -204,8 +204,8 @@ class Settings:
     """Training rows that the training loss is estimated from, drawn once, each worker equally likely (default: all
     rows; 10000 where rows stay on the host)."""
     checkpoint_every: int = 0
-    """Rounds from one checkpoint to the next (0: about every 15 seconds, or rarer, so that saving takes
-    at most a twentieth of the time). One is always made at the end."""
+    """Rounds from one checkpoint to the next (0: every 15 seconds or so, or after 20 times as long as
+    saving took, where that is more). One is always made at the end."""
     deterministic: bool = False
     """On a GPU, only operations that give the same bits each time (slower). A CPU always does."""
 

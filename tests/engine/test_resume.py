@@ -80,7 +80,7 @@ def test_from_the_beginning_when_nothing_was_saved_yet(tmp_path):
 
 
 @pytest.mark.parametrize(("saving", "wanted"), [(0.0, [2, 4, 6, 8]), (0.17, [2, 6, 8]), (100.0, [2, 8])])
-def test_saving_takes_a_small_part_of_the_time(saving, wanted, tmp_path, monkeypatch):
+def test_what_takes_long_to_save_is_saved_rarely(saving, wanted, tmp_path, monkeypatch):
     now, kept, advance = [0.0], [], Alone.advance
 
     def a_second_a_round(self, rounds, evaluate):

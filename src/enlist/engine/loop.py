@@ -20,7 +20,7 @@ from enlist.options import Settings
 # How long the device may be left to itself: the longest that Ctrl-C and the progress line wait.
 BLOCK_SECONDS = 1.0
 CHECKPOINT_SECONDS = 15.0
-# Where saving takes long (many workers with states), it is at least so many times as long from one to the next.
+# Where saving takes long (many workers with states): at least so many times as long as the last one took.
 CHECKPOINT_SHARE = 20
 
 

@@ -9,12 +9,19 @@ from enlist.studies.paper.race import Race, costed, raced
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import MODELS
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import CLEAR_RATIO, ONE_SEED_RATIO, PerSeed, finding, rounded
-from enlist.studies.paper.statistics_table2 import Cell, cost, model_of, row_runs, table2_cells
-from enlist.studies.paper.table2 import METHODS, ROWS, SKEWS, Row
+from enlist.studies.paper.statistics import (
+    CLEAR_RATIO,
+    ONE_SEED_RATIO,
+    PerSeed,
+    finding,
+    mean,
+    minus,
+    rounded,
+)
+from enlist.studies.paper.statistics_table2 import Cell, cost, row_runs, table2_cells
+from enlist.studies.paper.table2 import METHODS, NAMES, ROWS, SKEWS, Row, model_of
 
 SKEWED, CIFAR = "shards:2", "CIFAR-10"
-NAMES = {"scaffold": "SCAFFOLD", "fedavg": "FedAvg"}
 # Rounds are similar up to this factor, or one round more; clearly more beyond the other.
 SIMILAR, CLEARLY_MORE = 1.2, 2.0
 COSTLIER = 1.5
@@ -133,12 +140,13 @@ def _over(cell: str, group: str, costs: Mapping[str, PerSeed]) -> Finding:
     """Whether SCAFFOLD's cost is clearly over so many times FedAvg's, or clearly below."""
     ratios = _log_ratios(costs["scaffold"], costs["fedavg"])
     beyond = {seed: value - math.log(COSTLIER) for seed, value in ratios.items()}
-    typical = math.exp(sum(ratios.values()) / len(ratios)) if ratios else None
-    return finding(group, cell, beyond, math.log(ONE_SEED_RATIO), ratio=rounded(typical))
+    typical = mean(ratios)
+    ratio = None if typical is None else rounded(math.exp(typical))
+    return finding(group, cell, beyond, math.log(ONE_SEED_RATIO), ratio=ratio)
 
 
 def _log_ratios(one: PerSeed, other: PerSeed) -> dict[int, float]:
-    return {seed: math.log(one[seed] / other[seed]) for seed in one if seed in other}
+    return minus(*({seed: math.log(value) for seed, value in each.items()} for each in (one, other)))
 
 
 def _cifar(race: Race | None, costs: Part) -> str:

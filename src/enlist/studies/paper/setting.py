@@ -120,7 +120,7 @@ FULL = Scale(
     rows=0,
     batch=BATCH,
     precision={"mnist": "float32", "cifar10": "bf16"},
-    # No figure shows the training loss on CIFAR-10, and all rows each round would cost half of what learning does.
+    # No figure shows the training loss on CIFAR-10, and all rows each round take long to look at.
     eval_rows={"mnist": None, "cifar10": 10_000},
     image_model="resnet18",
 )

@@ -16,6 +16,7 @@ from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Reci
 from enlist.studies.paper.setting import Scale, Setting
 
 METHODS = ("scaffold", "fedavg")
+NAMES = {"scaffold": "SCAFFOLD", "fedavg": "FedAvg"}
 TARGETS = {"mnist": 0.95, "cifar10": 0.75}
 BANDWIDTH = 20.0
 SKEWS = {"digits:10": "i.i.d.", "digits:2": "two digits"}

@@ -8,7 +8,6 @@ from enlist.report.paper_bars import Bar
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table, latex_cell
 from enlist.studies.paper import table2
-from enlist.studies.paper.claims_scaffold import NAMES
 from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.fig5 import PARTITIONS
 from enlist.studies.paper.race import SHARED, Race, costed
@@ -17,7 +16,7 @@ from enlist.studies.paper.recipe import DATASETS, MODELS
 from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.statistics import rounded
 from enlist.studies.paper.statistics_table2 import CLOSE, Cell, cost, row_runs, table2_cells
-from enlist.studies.paper.table2 import BANDWIDTH, METHODS, TARGETS, Row
+from enlist.studies.paper.table2 import BANDWIDTH, METHODS, NAMES, TARGETS, Row
 
 SPLITS = {**table2.SKEWS, **PARTITIONS}
 PRINTED = ("rounds", "MiB", "seconds")
