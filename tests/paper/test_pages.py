@@ -260,8 +260,8 @@ def test_the_batch_size_is_shown_with_its_rule(all_runs):
         [data, batch] for data in ("MNIST", "CIFAR-10") for batch in ("10", "20")
     ]
     for own in (rows[:2], rows[2:]):
-        assert sum("chosen" in row[4] for row in own) == 1
-        assert "used here" in own[0][4]
+        assert sum("chosen" in row[-1] for row in own) == 1
+        assert "used here" in own[0][-1]
     said = tabled.choice_words(all_runs, SMALL)
     assert said.count("rule chooses") == 2
     assert "without" not in said
@@ -286,7 +286,8 @@ def test_the_rule_chooses_the_batch_whose_rounds_are_nearest_and_says_what_it_la
         found = choices.outcomes(made(FULL, then=taking(rounds)), FULL, "cifar10")
         assert list(found) == [10, 20, 50]
         assert choices.chosen(found) == near
-        assert found[near] == (2, 2, pytest.approx((math.log2(52 / 44) + math.log2(61 / 52)) / 2))
+        distance = pytest.approx((math.log2(52 / 44) + math.log2(61 / 52)) / 2)
+        assert found[near] == (2, 2, distance, (0.8, 0.8))
     some = made(FULL, keep=lambda setting: (setting.dataset, setting.batch) != ("cifar10", 20))
     assert "(without 20)" in tabled.choice_words(some, FULL)
 
@@ -298,6 +299,9 @@ def test_a_batch_that_never_arrives_is_not_chosen():
     assert (choices.chosen(found), found[50].reached) == (10, 0)
     nowhere = made(FULL, then=taking({}))
     assert choices.chosen(choices.outcomes(nowhere, FULL, "cifar10")) is None
+    assert {row[4] for row in tabled.choice_rows(nowhere, FULL)[1] if row[0] == "CIFAR-10"} == {
+        "50.0 to 50.0%"
+    }
     assert "CIFAR-10: no batch size reaches the target; 50 is used." in tabled.choice_words(nowhere, FULL)
 
 
@@ -387,7 +391,8 @@ def test_bars_go_to_what_both_come_to_where_the_target_is_missed(all_runs):
     half = lambda curve: curve._replace(test_accuracy=0.5 * curve.test_accuracy)
     slow = made(SMALL, then=half)
     drawn, goal, notes = tabled_costs.bars(slow, SMALL)
-    assert goal == "75% test accuracy on CIFAR-10"
+    assert goal == "what is said beside each bar"
+    assert tabled_costs.bars(all_runs, SMALL)[1] == "75% test accuracy on CIFAR-10"
     assert "99% of the best accuracy that every run comes to" in notes
     for bar, row in zip(drawn[::2], [row for row in table2.ROWS if row.dataset == "cifar10"], strict=True):
         found = race.raced(slow, SMALL, row)

@@ -1,6 +1,9 @@
 """Figure 6: ResNet-18 on CIFAR-10 over local epochs, i.i.d. and two shards a worker.
 
 1, 5 and 10 local epochs, 10 of 100 workers a round, rates 0.1 and 1. The paper sees local steps help a little.
+
+Found: five epochs are better than one on both. Ten were not run. 8 of 12 runs, 2 seeds: 3.6 device minutes on one
+H200.
 """
 
 from enlist.studies.paper.fig5 import PARTITIONS

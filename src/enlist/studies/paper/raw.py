@@ -50,6 +50,11 @@ class Curve(NamedTuple):
         reached = np.flatnonzero(self.test_accuracy >= accuracy - 1e-9)
         return int(self.round[reached[0]]) if len(reached) else None
 
+    def best_accuracy(self) -> float | None:
+        """The highest test accuracy of any round; None where there is none."""
+        known = self.test_accuracy[np.isfinite(self.test_accuracy)]
+        return float(known.max()) if len(known) else None
+
 
 class Sitting(NamedTuple):
     """Runs that advanced together: what they are, and what they took, compiling and files included in `wall`."""

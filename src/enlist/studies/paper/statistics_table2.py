@@ -1,9 +1,7 @@
 """The cells of table 2: what each method took to its target here, beside what the paper prints."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from enlist.studies.paper.claims import NOT_RUN, UNREACHABLE
 from enlist.studies.paper.raw import Curve, Raw, seconds_key
@@ -106,11 +104,16 @@ def cost(raw: Raw, run: Curve, rounds: float) -> Cost:
     return Cost(mib, None if once is None else rounds * once, mib / BANDWIDTH)
 
 
+def best_accuracy(runs: Iterable[Curve]) -> float | None:
+    """The highest test accuracy of any of the runs; None where there is none."""
+    known = (run.best_accuracy() for run in runs)
+    return max((value for value in known if value is not None), default=None)
+
+
 def ceiling(raw: Raw, scale: Scale, dataset: str, model: str) -> float | None:
     """The best test accuracy that one worker with all rows comes to, at any round and rate; None where not run."""
     alone = raw.where(dataset=dataset, model=model, workers=1, rows=scale.rows)
-    known = [float(np.nanmax(run.test_accuracy)) for run in alone if np.isfinite(run.test_accuracy).any()]
-    return max(known, default=None)
+    return best_accuracy(alone)
 
 
 def _verdict(

@@ -185,10 +185,17 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     for dataset, title in DATASETS.items():
         found, used = choices.outcomes(raw, scale, dataset), scale.batch[dataset]
         best = choices.chosen(found)
-        for batch, (reached, cells, distance) in found.items():
+        for batch, (reached, cells, distance, accuracies) in found.items():
+            lowest, highest = min(accuracies), max(accuracies)
             marks = [name for name, own in (("chosen", best), ("used here", used)) if own == batch]
-            rows.append([title, str(batch), f"{reached} of {cells}", f"{distance:.3f}", ", ".join(marks)])
-    return ["data", "batch size", "cells that reach the target", "mean |log2(rounds / paper's)|", ""], rows
+            texts = [
+                f"{reached} of {cells}",
+                f"{distance:.3f}",
+                f"{100 * lowest:.1f} to {100 * highest:.1f}%",
+            ]
+            rows.append([title, str(batch), *texts, ", ".join(marks)])
+    measures = ["cells that reach the target", "mean |log2(rounds / paper's)|", "best accuracy of a cell"]
+    return ["data", "batch size", *measures, ""], rows
 
 
 def choice_words(raw: Raw, scale: Scale) -> str:

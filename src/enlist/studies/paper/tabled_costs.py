@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from enlist.report.paper_bars import Bar
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table, latex_cell
@@ -15,7 +13,7 @@ from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import DATASETS, MODELS
 from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.statistics import rounded
-from enlist.studies.paper.statistics_table2 import CLOSE, Cell, cost, row_runs, table2_cells
+from enlist.studies.paper.statistics_table2 import CLOSE, Cell, best_accuracy, cost, row_runs, table2_cells
 from enlist.studies.paper.table2 import BANDWIDTH, METHODS, NAMES, TARGETS, Row
 
 SPLITS = {**table2.SKEWS, **PARTITIONS}
@@ -69,9 +67,7 @@ def _caption(scale: Scale) -> str:
 
 def _best(raw: Raw, scale: Scale, cell: Cell) -> float | None:
     """The best test accuracy of any run of a cell."""
-    runs = row_runs(raw, scale, cell.row, cell.method)
-    known = [run.test_accuracy[np.isfinite(run.test_accuracy)] for run in runs]
-    return max((float(values.max()) for values in known if len(values)), default=None)
+    return best_accuracy(row_runs(raw, scale, cell.row, cell.method))
 
 
 def _texts(cell: Cell, best: float | None, left_out: str) -> list[str]:
@@ -169,7 +165,9 @@ def bars(raw: Raw, scale: Scale) -> tuple[list[Bar], str, str]:
         f"{SHARED:.0%} of the best accuracy that every run comes to, which is said. The paper's seconds are to the "
         "target, its computing that of a V100."
     )
-    return drawn, f"{100 * TARGETS['cifar10']:g}% test accuracy on CIFAR-10", notes
+    goal = f"{100 * TARGETS['cifar10']:g}% test accuracy on CIFAR-10"
+    missed = any(cell.rounds and cell.median is None for cell in cells)
+    return drawn, "what is said beside each bar" if missed else goal, notes
 
 
 def _split(
