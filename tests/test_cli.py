@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +68,14 @@ def enlist(command, capsys):
     said = capsys.readouterr()
     assert said.err == ""
     return said.out
+
+
+def refused(command, capsys):
+    """The exit code, and what was said."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(command))
+    return stop.value.code, capsys.readouterr().err
 
 
 def lines(folder):
@@ -313,6 +322,38 @@ def test_a_regression_on_rows_that_name_their_holders(capsys):
     assert lines("new")[-1]["test_negative_squared_error"] > -1e-3
     summary = json.loads(Path("new/summary.json").read_text())
     assert summary["target"]["rounds"] is not None
+
+
+def test_a_config_that_was_edited_is_not_taken_for_that_of_the_run(whole, capsys):
+    shutil.copytree(whole, "edited")
+    config = Path("edited/config.yaml")
+    config.write_text(config.read_text().replace("worker_lr: 0.1", "worker_lr: 0.3"))
+    code, said = refused("run --resume edited --rounds 50", capsys)
+    assert (code, said.count("\n")) == (2, 1)
+    assert "worker-lr is 0.3 now but was 0.1" in said
+
+
+def test_any_number_of_workers_gets_its_rows(capsys):
+    for workers, partition in ((4, "shards:2"), (20, "digits:2")):
+        out = f"by{workers}"
+        enlist(
+            f"run --dataset digits --model logistic --workers {workers} --cohort 2 --rounds 0 --out {out}",
+            capsys,
+        )
+        assert yaml.safe_load(Path(out, "config.yaml").read_text())["partition"] == partition
+
+
+def test_a_run_begun_from_python_goes_on_there(capsys):
+    import enlist as api
+    from enlist import datasets, models, partition
+
+    api.simulate(
+        api.fedavg(), models.logistic(), partition.iid(datasets.digits(), 4, 0), cohort=2, rounds=0, out="py"
+    )
+    for words in ("run --resume py", "run --config py/config.yaml"):
+        code, said = refused(words, capsys)
+        assert (code, said.count("\n")) == (2, 1)
+        assert "begun from Python" in said
 
 
 def test_another_file_beside_a_config_is_not_taken_for_a_changed_one(capsys):

@@ -57,7 +57,7 @@ def test_it_runs_is_compared_and_repeats_only_as_the_file_that_it_was(tmp_path, 
         (
             "def make(): return 3",
             "own.py:make --worker-lr 0.1",
-            "worker-lr = 0.1: own.py:make has no such option",
+            "own.py:make: its function must take worker_lr",
         ),
         ("def make(worker_lr): return 3", "own.py:make", "must return an enlist.Algorithm, not int"),
         ("def make(worker_lr): raise ValueError('no')", "own.py:make", "own.py:make failed: ValueError: no"),

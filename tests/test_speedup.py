@@ -225,6 +225,19 @@ def test_points_without_a_searched_T_are_left_out_and_named(tmp_path):
     assert "not reached" in (tmp_path / "report.html").read_text()
 
 
+def test_a_goal_that_nobody_reaches_is_said(tmp_path):
+    facts = doctored(lambda n: 8000 // n)
+    points = [
+        point | {"rounds": None, "low": None, "high": None, "terms": None, "bound": None}
+        for point in facts["points"]
+    ]
+    facts |= {"points": points, "left_out": [point["cohort"] for point in points], "slope": None}
+    facts |= {"problem": "doctored", "batch": 1, "local_steps": 1, "smoothness": 1.0}
+    told = speedup_page.write_all(facts, tmp_path)
+    assert "goal not reached within --most-rounds" in told["verdict"][-1]
+    assert (tmp_path / "speedup.png").stat().st_size > 0
+
+
 SMALL = [
     "--sampling",
     "full",

@@ -34,7 +34,8 @@ class ProblemOptions:
     (and `worker`, the holder of each training row, for --partition by-key)."""
     partition: str | None = None
     """iid, digits:P (P classes a worker), shards:S, dirichlet:ALPHA, quantity:POWER, or by-key. By default by-key
-    where the data names holders, digits:2 where it has ten classes, else iid."""
+    where the data names holders; where it has ten classes digits:2, or shards:2 for workers that cannot share
+    these evenly; else iid."""
     workers: int | None = None
     """m, how many workers there are (default 100; by-key: as many as the data names)."""
     model: str = "two_nn"

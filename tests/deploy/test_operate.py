@@ -67,6 +67,7 @@ def own_model(folder, name="mine.py"):
         ({"target": 2.0}, "target = 2: an accuracy"),
         ({"grad_norm": True}, "grad-norm: the server of a deployment has no rows of the workers"),
         ({"worker_accuracy": True}, "worker-accuracy: "),
+        ({"share_data": 0.1}, "share-data: the workers of a deployment hold their rows already"),
         ({"resume": "nowhere"}, "was not deployed"),
     ],
 )

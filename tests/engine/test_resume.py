@@ -1,7 +1,10 @@
 """A run that stopped goes on as if it had not: parameters, optimizer and worker states, metrics."""
 
 import json
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 from functools import partial
 from types import SimpleNamespace
@@ -15,7 +18,7 @@ from test_program import counting
 
 import enlist
 from enlist import Steps, models, partition
-from enlist.engine import loop
+from enlist.engine import holding, loop
 from enlist.engine.checkpoint import Checkpoints
 from enlist.engine.crew import Alone
 from enlist.engine.folder import RunFolder
@@ -87,7 +90,7 @@ def test_what_takes_long_to_save_is_saved_rarely(saving, wanted, tmp_path, monke
         now[0] += rounds
         return advance(self, rounds, evaluate)
 
-    def save(self, state):
+    def save(self, state, options):
         now[0] += saving
         kept.append(int(state.t))
 
@@ -230,3 +233,55 @@ def test_a_model_that_begins_with_no_number_is_said_to(tmp_path):
             rounds=2,
             local=Steps(2, 4),
         )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        enlist.fedavg(server=partial(optax.sgd, momentum=0.8)),
+        enlist.fedavg(server=MOMENTUM, weighting="examples"),
+        enlist.fedavg(server=MOMENTUM, worker=optax.adam),
+    ],
+)
+def test_an_algorithm_that_computes_something_else_is_refused(tmp_path, other):
+    run(tmp_path / "cut", rounds=2)
+    with pytest.raises(enlist.BadInput, match="computes something else now"):
+        run(tmp_path / "cut", other, resume=True)
+    before = RunFolder(tmp_path / "cut").config()
+    # Under another jax, or on another kind of machine, nothing can be said of it.
+    RunFolder(tmp_path / "cut").rewrite_config(before | {"program": "jax 0.0 cpu:0"})
+    for saved in (tmp_path / "cut/checkpoints").iterdir():
+        shutil.rmtree(saved)
+    assert len(run(tmp_path / "cut", other, resume=True).metrics) == 4
+
+
+def test_metrics_that_were_taken_away_are_missed(tmp_path):
+    run(tmp_path / "cut", rounds=6)
+    metrics = tmp_path / "cut/metrics.jsonl"
+    first, *others = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join(others))
+    with pytest.raises(enlist.BadInput, match=r"metrics\.jsonl lacks round 2"):
+        run(tmp_path / "cut", resume=True)
+    metrics.write_text(first + "".join(others))
+    assert len(run(tmp_path / "cut", resume=True).metrics) == 4
+
+
+def test_a_run_that_another_process_is_at_is_left_alone(tmp_path):
+    run(tmp_path / "cut", rounds=2)
+    assert not (tmp_path / "cut" / holding.LOCK).exists()
+    program = (
+        "import sys, enlist.engine.holding as h, pathlib; h.hold(pathlib.Path(sys.argv[1])); print(); input()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "cut")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    other.stdout.readline()
+    before = (tmp_path / "cut/metrics.jsonl").read_text()
+    with pytest.raises(enlist.BadInput, match=rf"another process \({other.pid}\) is at this run"):
+        run(tmp_path / "cut", resume=True)
+    assert (tmp_path / "cut/metrics.jsonl").read_text() == before
+    # Nobody need tidy up after a kill.
+    other.kill()
+    other.wait()
+    assert len(run(tmp_path / "cut", resume=True).metrics) == 4
+    assert not (tmp_path / "cut" / holding.LOCK).exists()

@@ -86,7 +86,10 @@ class Context(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a worker gives back: `message` travels, `worker_state` stays with it."""
+    """What a worker gives back: `message` travels, `worker_state` stays with it.
+
+    Its `weight` in the mean is a number from 0 on; with any other the round counts as diverged.
+    """
 
     message: Tree
     weight: Scalar
@@ -244,9 +247,10 @@ class Total(NamedTuple):
 
 
 def empty_total(summand: Tree) -> Total:
-    """Nothing added yet; `summand` gives the shapes."""
+    """Nothing added yet; `summand` gives the shapes. Integers and half precision are added up as float32."""
     zero = jnp.zeros(())
-    return Total(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), summand), zero, zero, zero)
+    wide = jax.tree.map(lambda s: jnp.zeros(s.shape, jnp.promote_types(s.dtype, jnp.float32)), summand)
+    return Total(wide, zero, zero, zero)
 
 
 def fold(
@@ -266,10 +270,14 @@ def fold(
         summand, weight, loss = jax.tree.map(
             lambda a: lax.dynamic_index_in_dim(a, i, keepdims=False), (summands, weights, losses)
         )
-        taken = weight > 0
+        # No weight at all: it must show in the sum.
+        weight = jnp.where(weight >= 0, weight, jnp.nan)
+        taken = weight != 0
         # An empty place must not leave a trace, not even a NaN times zero.
         added = jax.tree.map(
-            lambda a, s: jnp.where(taken, a + weight.astype(s.dtype) * s, a), total.sum, summand
+            lambda a, s: jnp.where(taken, a + weight.astype(a.dtype) * s.astype(a.dtype), a),
+            total.sum,
+            summand,
         )
         return Total(
             added,

@@ -7,6 +7,7 @@ server's. Neither half knows which it is.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -77,7 +78,13 @@ def step(
     got = core.mean(total, workers, stack, probe)
     renewed = algorithm.server(ctx, keys.server_key(run, ctx.t), server, got)
     # A message of several parts calls that part `delta`.
-    delta_norm = optax.tree.norm(getattr(got.mean, "delta", got.mean))
-    size = optax.tree.norm(algorithm.params(renewed))
-    finite = jnp.isfinite(delta_norm) & jnp.isfinite(size)
+    delta_norm = _norm(getattr(got.mean, "delta", got.mean))
+    finite = jnp.isfinite(delta_norm) & jnp.isfinite(_norm(algorithm.params(renewed)))
+    if hasattr(got.mean, "delta"):
+        # The other parts may enter the server's state and nothing else.
+        finite &= jnp.asarray([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(got.mean)]).all()
     return Stepped(renewed, delta_norm, total.loss / jnp.maximum(total.count, 1.0), finite)
+
+
+def _norm(tree: Tree) -> Float[Array, ""]:
+    return jnp.asarray(optax.tree.norm(tree), jnp.float32)

@@ -262,6 +262,9 @@ def _write(options: BoundOptions, name: str, facts: dict[str, Any]) -> None:
     if options.output.out is None:
         return
     out = Path(options.output.out)
+    from enlist.engine.folder import refuse_if_used
+
+    refuse_if_used(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

@@ -57,6 +57,11 @@ def _read(group: type, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from enlist.engine.folder import read_config
 
     values = read_config(path)
+    if "begun_from" in values:
+        raise BadInput(
+            f"{path}: that run was begun from Python, with objects that a file does not hold; go on there, with "
+            "resume=True"
+        )
     hashes = {name: values.pop(name) for name in HASHES if name in values}
     try:
         before = kept(values, group)

@@ -34,6 +34,7 @@ class Keeping:
     def __init__(self, job: Job, folder: Path):
         self.job, self.problem = job, problem(job, folder)
         self.folder = RunFolder(Path(job.out))
+        self.folder.hold()
         self.ledger = Ledger(self.folder.path)
         self.settings = self.problem.options.settings
         self.rounds = self.settings.rounds
@@ -124,6 +125,7 @@ class Keeping:
             "deployment": self.ledger.facts(),
         }
         self.folder.finish(facts, params)
+        self.folder.release()
 
     def _first(self, x: np.ndarray) -> RunState:
         """Before round 0, as the simulator begins; the workers keep their own states."""

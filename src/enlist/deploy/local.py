@@ -27,8 +27,6 @@ from enlist.problem import datasets
 from enlist.problem.federation import Federation
 
 WORKERS, MOST_WORKERS = 4, 64
-# Fits any number of workers, unlike digits:2.
-PARTITION = "shards:2"
 START_SECONDS = 120.0
 
 
@@ -57,13 +55,11 @@ def run_locally(
 
 
 def _dealt(problem: ProblemOptions, seed: int) -> tuple[ProblemOptions, Federation]:
-    """The rows dealt to as many workers as one machine carries, by a partition that suits any number of them."""
+    """The rows dealt to as many workers as one machine carries."""
     asked = problem.workers or WORKERS
     data = datasets.load(problem.dataset, workers=asked, seed=seed)
     if data.worker is None or problem.partition not in (None, "by-key"):
-        unsuited = data.classes == 10 and asked % 5 != 0
-        partition = problem.partition or (PARTITION if unsuited else None)
-        problem = replace(problem, workers=asked, partition=partition)
+        problem = replace(problem, workers=asked)
     dealt, federation = deal(problem, seed, load=lambda *_, **__: data)
     if federation.workers > MOST_WORKERS:
         raise BadInput(

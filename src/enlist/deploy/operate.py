@@ -21,6 +21,7 @@ from enlist.deploy_options import DeployRunOptions, ExchangeOptions, LocalOption
 from enlist.engine import fit, platform
 from enlist.engine.folder import RunFolder
 from enlist.engine.progress import metric_words
+from enlist.engine.rehearsal import rehearse
 from enlist.engine.undertaking import DEPLOYMENT
 from enlist.errors import BadInput, EnlistError
 from enlist.launch import methods
@@ -76,10 +77,14 @@ def prepare(
                 f"{name.replace('_', '-')}: the server of a deployment has no rows of the workers; leave it out, or "
                 "simulate that"
             )
+    if options.problem.share_data and not facts:
+        raise BadInput(
+            "share-data: the workers of a deployment hold their rows already; leave it out, or simulate that"
+        )
     if options.problem.workers not in (None, workers):
         raise BadInput(f"workers = {options.problem.workers}: this deployment has {workers}; leave it out")
     algorithm = methods.algorithm(options.rule, options.method)
-    methods.local_work(options.method)
+    work = methods.local_work(options.method)
     if not resumed:
         check_folder(out)
     named = {"algorithm": options.rule.algorithm}
@@ -92,6 +97,7 @@ def prepare(
     data = as_dataset(rows, options.problem.dataset)
     model = adapters.from_spec(options.problem.model, rows.classes)
     fit.check_parts(algorithm, model, data, strategy, options.settings)
+    rehearse(algorithm, model, rows.x[0], rows.y[0], work, options.settings.precision, workers)
     problem = replace(options.problem, workers=workers)
     config = complete_config(replace(options, problem=problem, participation=participation)) | found
     own_files(config)
@@ -218,6 +224,9 @@ def _begin(
     kept = _read(path)
     if kept is None:
         raise BadInput(f"resume {out}: that run was not deployed; go on with: enlist run --resume {out}")
+    # Whoever still runs it is told from one that ended by this.
+    folder.hold()
+    folder.release()
     _refuse_changes(out, folder.config(), config)
     folder.rewrite_config(config)
     path.write_text(json.dumps(kept | {"exchange": vars(exchange)}, indent=1) + "\n")

@@ -12,6 +12,7 @@ from enlist.engine.program import RunState
 from enlist.errors import BadInput
 
 KEEP = 2
+OPTIONS = "options"
 
 
 class Checkpoints:
@@ -33,8 +34,8 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
-    def save(self, state: RunState) -> None:
-        """Keeps the state after round t; returns when it is on disk.
+    def save(self, state: RunState, options: dict[str, Any] | None = None) -> None:
+        """Keeps the state after round t, and the options that it was made with; returns when it is on disk.
 
         Raises:
             OSError: the disk does not take it.
@@ -43,7 +44,8 @@ class Checkpoints:
         if t in self._manager.all_steps():
             return
         try:
-            self._manager.save(t, args=self._orbax.args.StandardSave(_to_host(state)), force=True)
+            kept = self._orbax.args.StandardSave(_to_host(state))
+            self._manager.save(t, args=kept, force=True, custom_metadata={OPTIONS: options})
             self._manager.wait_until_finished()
         except Exception as error:
             # What fails beneath Orbax says so in words alone.
@@ -55,6 +57,11 @@ class Checkpoints:
     def latest(self) -> int | None:
         """The newest round that can be taken up."""
         return self._manager.latest_step()
+
+    def options(self) -> dict[str, Any] | None:
+        """What the newest state was made with; None where that was not kept."""
+        found = self._manager.metadata(self.latest()).custom_metadata or {}
+        return found.get(OPTIONS)
 
     def restore(self, like: RunState) -> RunState:
         """The newest state, with the shapes of `like`."""

@@ -227,10 +227,11 @@ def _local(round_: Round, worker_states: Tree, pace: Pace, one: Members) -> Resu
     state = jax.tree.map(lambda leaf: leaf[one.ids], worker_states)
     payload, data = algorithm.address(round_.payload, one.ids), _data(round_, pace, one)
     reply = work(algorithm, ctx, round_.key, one.ids, one.draws, payload, state, data, probing=round_.probing)
+    # An empty place has none, whatever its reply says: it may have taken no step.
+    weight = jnp.where(one.weights > 0, one.weights * reply.weight, 0.0)
     if round_.probing:
-        return Results(reply.message, one.weights * reply.weight, reply.stats.loss, ())
-    summand = algorithm.decode(reply.message)
-    return Results(summand, one.weights * reply.weight, reply.stats.loss, reply.worker_state)
+        return Results(reply.message, weight, reply.stats.loss, ())
+    return Results(algorithm.decode(reply.message), weight, reply.stats.loss, reply.worker_state)
 
 
 def _data(round_: Round, pace: Pace, one: Members) -> WorkerData:

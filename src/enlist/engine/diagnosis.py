@@ -48,10 +48,11 @@ def largest_curvature(session: Session) -> float:
     # The highest precision: kernels that round products have no second derivatives.
     loss = objective(session.plan.model, "highest").loss
     params = jax.tree.map(jnp.asarray, session.params())
-    slope = jax.grad(lambda p: loss(p, x, y, weights))
 
+    # All that is large is given: a compiler would try to work out what it can see.
     @jax.jit
-    def iterate(direction: Any) -> tuple[Any, Any]:
+    def iterate(direction: Any, params: Any, x: Array, y: Array, weights: Array) -> tuple[Any, Any]:
+        slope = jax.grad(lambda p: loss(p, x, y, weights))
         curved = jax.jvp(slope, (params,), (direction,))[1]
         size = optax.tree.norm(curved)
         return jax.tree.map(lambda leaf: leaf / jnp.maximum(size, 1e-30), curved), size
@@ -61,7 +62,7 @@ def largest_curvature(session: Session) -> float:
     direction = jax.tree.map(lambda leaf: leaf / size, direction)
     curvature = 0.0
     for _ in range(ITERATIONS):
-        direction, curvature = iterate(direction)
+        direction, curvature = iterate(direction, params, x, y, weights)
     return float(curvature)
 
 

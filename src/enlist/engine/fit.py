@@ -7,14 +7,17 @@ import numpy as np
 
 from enlist.algorithms.core import Algorithm, Decaying, PerStep
 from enlist.cost import RoundCost
+from enlist.engine.rehearsal import rehearse
 from enlist.engine.task import Task
-from enlist.engine.traffic import round_cost
+from enlist.engine.traffic import cost_of
 from enlist.errors import BadInput
 from enlist.options import Settings
 from enlist.participation.sampling import Sampling
 from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model, accuracy, cross_entropy
+
+EXACT_IN_BF16, LOOKED_AT = 256, 10_000
 
 
 def check(task: Task) -> RoundCost:
@@ -24,7 +27,7 @@ def check(task: Task) -> RoundCost:
     check_parts(task.algorithm, task.model, data, task.sampling, task.settings)
     _check_worker_accuracy(task.settings, task.federation)
     # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
-    return round_cost(
+    sent = rehearse(
         task.algorithm,
         task.model,
         data.x_train[0],
@@ -32,8 +35,8 @@ def check(task: Task) -> RoundCost:
         task.work,
         task.settings.precision,
         task.federation.workers,
-        task.federation.shared_bytes,
     )
+    return cost_of(task.algorithm, sent, task.federation.shared_bytes)
 
 
 def check_parts(
@@ -42,6 +45,7 @@ def check_parts(
     """Refuses parts that do not fit each other, whoever holds the data."""
     _check_rates(algorithm)
     _check_model(model, data)
+    _check_precision(settings, data)
     _check_target(settings, model)
     _check_state(algorithm, model, data, sampling)
 
@@ -57,13 +61,13 @@ def _check_rates(algorithm: Algorithm) -> None:
             raise BadInput(
                 "server-lr: the server takes one step a round, so its rate depends on the round alone"
             )
-        if is_schedule(rate) or not name.endswith("_lr"):
+        if is_schedule(rate):
             continue
         for number in rate if isinstance(rate, Decaying) else (rate,):
             if isinstance(number, bool | str):
-                raise BadInput(
-                    f"{name.replace('_', '-')} = {rate!r}: a learning rate must be a number or a function"
-                )
+                raise BadInput(f"{name.replace('_', '-')} = {rate!r}: a rate must be a number or a function")
+            if not name.endswith("_lr"):
+                continue
             # As the float32 that it will be: 1e-60 is none.
             if not 0 < np.float32(number) < np.inf:  # type: ignore[arg-type]
                 raise BadInput(f"{name.replace('_', '-')} = {rate}: a learning rate must be a number above 0")
@@ -75,6 +79,17 @@ def check_cohorts(task: Task) -> None:
     known, asked = task.sampling.rounds, task.settings.rounds
     if known is not None and asked > known:
         raise BadInput(f"rounds = {asked}: the record of cohorts ends after {known}; choose 0 to {known}")
+
+
+def _check_precision(settings: Settings, data: Dataset) -> None:
+    """bfloat16 tells whole numbers apart up to 256 alone, so that tokens beyond would become others."""
+    if settings.precision == "bf16" and data.x_train.dtype.kind == "f":
+        some = np.asarray(data.x_train[:LOOKED_AT])
+        if (np.abs(some) > EXACT_IN_BF16).any() and (some == np.round(some)).all():
+            raise BadInput(
+                f"precision = bf16: {data.name} has whole numbers above {EXACT_IN_BF16} as inputs, which bfloat16 "
+                "rounds: use float32, or scale them"
+            )
 
 
 def _check_target(settings: Settings, model: Model) -> None:
@@ -117,7 +132,7 @@ def _check_model(model: Model, data: Dataset) -> None:
     try:
         params = jax.eval_shape(model.init, jax.random.key(0), x)
         out = jax.eval_shape(model.apply, params, x)
-        loss = jax.eval_shape(model.loss, out, y)
+        loss, metric = jax.eval_shape(model.loss, out, y), jax.eval_shape(model.metric, out, y)
     except BadInput:
         raise
     except Exception as error:
@@ -128,8 +143,11 @@ def _check_model(model: Model, data: Dataset) -> None:
         ) from error
     if not any(leaf.size for leaf in jax.tree.leaves(params)):
         raise BadInput(f"model {model.name} has no parameters: there is nothing to learn")
-    if getattr(loss, "shape", None) != (2,):
-        raise BadInput(f"model {model.name}: its loss must give one number an example, but gives {loss}")
+    for name, given in (("loss", loss), ("metric", metric)):
+        if getattr(given, "shape", None) != (2,):
+            raise BadInput(
+                f"model {model.name}: its {name} must give one number an example, but gives {given}"
+            )
     if data.classes is not None and getattr(out, "ndim", 0) == 2 and out.shape[1] < data.classes:
         raise BadInput(
             f"model {model.name} has {out.shape[1]} outputs but {data.name} has {data.classes} classes"

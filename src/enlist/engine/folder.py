@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from enlist.engine import holding
 from enlist.errors import BadInput
 from enlist.problem.federation import Federation
 
@@ -23,6 +24,14 @@ class RunFolder:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
+
+    def hold(self) -> None:
+        """Keeps other processes off this run until `release`, or until this process ends, however it does."""
+        holding.hold(self.path)
+
+    def release(self) -> None:
+        """Lets go of what `hold` holds."""
+        holding.release(self.path)
 
     def create(self, config: dict[str, Any], federation: Federation) -> None:
         """Begins a new run's folder. An existing one with anything in it is not touched."""
@@ -90,6 +99,8 @@ class RunFolder:
 
         draft = self.path / ".model.safetensors"
         save_file(named_arrays(params), draft)
+        # As readable as the other files.
+        draft.chmod(self.metrics.stat().st_mode)
         os.replace(draft, self.path / "model.safetensors")
         _write(self.path / "summary.json", json.dumps(_plain(summary), indent=2) + "\n")
 

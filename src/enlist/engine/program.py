@@ -120,7 +120,8 @@ def start(plan: Plan, params: Tree) -> RunState:
     """The state before round 0."""
     one = plan.algorithm.init_worker(params)
     workers = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (plan.workers, *jnp.shape(leaf))).copy(), one)
-    server = plan.algorithm.init_server(params, plan.workers)
+    # An array that the state holds twice would be given away twice.
+    server = jax.tree.map(jnp.copy, plan.algorithm.init_server(params, plan.workers))
     return RunState(server, workers, jnp.int32(0), jnp.asarray(True))
 
 

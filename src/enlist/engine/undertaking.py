@@ -1,6 +1,7 @@
 """One run from its folder to its outcome: begun or taken up again, noted down as it goes, finished."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from enlist.engine.execution import Execution
 from enlist.engine.folder import RunFolder, refuse_if_used
 from enlist.engine.metrics import look
 from enlist.engine.program import RunState
+from enlist.engine.rehearsal import digest
 from enlist.engine.run import Run
 from enlist.engine.session import Session, open_session
 from enlist.engine.summary import Times, describe, summarize
@@ -23,6 +25,8 @@ from enlist.options import Settings
 
 # What may differ from the options that a run was begun with.
 MAY_CHANGE = {"rounds", "target", "devices", "rows"}
+# In the description of a run begun from Python: stands for what its algorithm and its model compute.
+PROGRAM = "program"
 # In the folder of a run that was deployed.
 DEPLOYMENT = "deployment.json"
 
@@ -64,7 +68,7 @@ class Undertaking:
             return
         if self._checkpoints is None:
             self._checkpoints = Checkpoints(self.folder.checkpoints)
-        self._checkpoints.save(self.session.state)
+        self._checkpoints.save(self.session.state, self.config)
 
     def close(self) -> None:
         """Lets go of the folder."""
@@ -83,6 +87,7 @@ class Undertaking:
         run = Run(session.params(), self.metrics, facts, self.config, session, place)
         if self.folder is not None:
             self.folder.finish(facts, run.params)
+            self.folder.release()
         return run
 
     def _status(self) -> str:
@@ -111,22 +116,28 @@ def undertake(
         hosts.from_lead(partial(refuse_if_used, folder.path))
     began = time.perf_counter()
     session = open_session(task, room, like)
-    config = (describe(session, task.settings) if config is None else config) | _resolved(session)
+    if config is None:
+        config = describe(session, task.settings) | ({} if folder is None else {PROGRAM: _program(task)})
+    config = config | _resolved(session)
     metrics: list[dict[str, Any]] = []
     if folder is not None and resume:
+        hosts.from_lead(folder.hold)
         hosts.from_lead(partial(_refuse_if_other, folder, session, config))
-        metrics = _take_up(folder, session, task.settings)
+        metrics = _take_up(folder, session, task.settings, config)
         hosts.from_lead(partial(folder.rewrite_config, config))
         _complete(folder, session, task.settings, metrics)
     elif folder is not None:
         hosts.from_lead(partial(folder.create, config, task.federation))
+        hosts.from_lead(folder.hold)
     folder = folder if hosts.lead() else None
     # Where workers differ this compiles: part of setting up, not of the rounds.
     session.clock.spent(min(1, task.settings.rounds))
     return Undertaking(session, task.settings, config, folder, metrics, int(session.state.t), began)
 
 
-def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dict[str, Any]]:
+def _take_up(
+    folder: RunFolder, session: Session, options: Settings, config: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Puts the newest checkpoint's state into the session and drops what was logged after it.
 
     Also the line of what was to be the last round, where a longer run would not have evaluated it.
@@ -143,8 +154,12 @@ def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dic
                 raise BadInput(
                     f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
                 )
+            # As `config.yaml` may have been edited.
+            _refuse_changes(folder, checkpoints.options() or {}, config)
             kept[0] = _restored(folder, checkpoints, session, done)
-            return True, folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
+            lines = folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
+            _refuse_gaps(folder, lines, range(options.eval_every, done, options.eval_every))
+            return True, lines
         finally:
             checkpoints.close()
 
@@ -152,6 +167,15 @@ def _take_up(folder: RunFolder, session: Session, options: Settings) -> list[dic
     if found:
         session.put(hosts.shared(jax.device_get(kept[0])))
     return metrics
+
+
+def _refuse_gaps(folder: RunFolder, lines: Sequence[dict[str, Any]], rounds: range) -> None:
+    """Metrics are on disk before a checkpoint that comes after them: what is missing was taken away since."""
+    if missing := set(rounds).difference(line["round"] for line in lines):
+        raise BadInput(
+            f"resume {folder.path}: metrics.jsonl lacks round {min(missing)}, which comes before the last "
+            "checkpoint: put it back as it was, or begin a new run"
+        )
 
 
 def _complete(folder: RunFolder, session: Session, options: Settings, metrics: list[dict[str, Any]]) -> None:
@@ -184,14 +208,16 @@ def _restored(folder: RunFolder, checkpoints: Checkpoints, session: Session, don
 
 def _refuse_if_other(folder: RunFolder, session: Session, config: dict[str, Any]) -> None:
     """What a folder holds must be this run."""
-    _refuse_changes(folder, config)
+    _refuse_changes(folder, folder.config(), config)
     _refuse_other_rows(folder, session)
 
 
-def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
-    before = folder.config()
-    for name in sorted(before.keys() | config.keys()):
+def _refuse_changes(folder: RunFolder, before: dict[str, Any], config: dict[str, Any]) -> None:
+    for name in sorted(before.keys() | config.keys()) if before else ():
         if name not in MAY_CHANGE and before.get(name) not in (config.get(name), *_left_open(name)):
+            if name == PROGRAM:
+                _refuse_other_program(folder, before[name], config[name])
+                continue
             option = name.replace("_", "-")
             raise BadInput(
                 f"resume {folder.path}: {option} is {config.get(name)!r} now but was {before.get(name)!r}; "
@@ -199,9 +225,24 @@ def _refuse_changes(folder: RunFolder, config: dict[str, Any]) -> None:
             )
 
 
+def _program(task: Task) -> str:
+    data, workers = task.federation.data, task.federation.workers
+    x, y = data.x_train[0], data.y_train[0]
+    return digest(task.algorithm, task.model, x, y, task.work, task.settings.precision, workers)
+
+
+def _refuse_other_program(folder: RunFolder, before: str, now: str) -> None:
+    """Another jax or another kind of machine traces otherwise: of those nothing can be said."""
+    if before.partition(":")[0] == now.partition(":")[0]:
+        raise BadInput(
+            f"resume {folder.path}: the algorithm or the model computes something else now than when this run was "
+            "begun; give the same ones, or another folder"
+        )
+
+
 def _left_open(name: str) -> tuple[Any, ...]:
     """What stands for a choice that was not made yet: a run that was deployed so far had none to make."""
-    return {"execution": ("auto",), "eval_rows": (None,)}.get(name, ())
+    return {"execution": ("auto",), "eval_rows": (None,), PROGRAM: (None,)}.get(name, ())
 
 
 def _refuse_other_rows(folder: RunFolder, session: Session) -> None:

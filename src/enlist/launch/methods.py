@@ -103,6 +103,8 @@ def takes(name: str) -> set[str]:
 def algorithm(rule: AlgorithmOptions, options: MethodOptions) -> Algorithm:
     """The algorithm by its name, with the options that are its own; others are refused."""
     known = takes(rule.algorithm)
+    if "worker_lr" not in known:
+        raise BadInput(f"{rule.algorithm}: its function must take worker_lr, which --worker-lr sets")
     given = vars(rule) | vars(options)
     for name, value in given.items():
         if name != "algorithm" and value is not None and name not in known:

@@ -33,7 +33,7 @@ def deal(options: ProblemOptions, seed: int, load: Load = datasets.load) -> tupl
     workers = DEFAULT_WORKERS if options.workers is None else options.workers
     data = load(options.dataset, workers=workers, seed=seed)
     if how is None:
-        how = partition.parse(natural_partition(data))
+        how = partition.parse(natural_partition(data, workers))
     federation = _shared(options, data, lambda rows: how(rows, workers, seed), seed)
     if options.workers not in (None, federation.workers):
         raise BadInput(
@@ -52,11 +52,16 @@ def _shared(
     return partition.share(data, options.share_data, how, options.share_portion, seed)
 
 
-def natural_partition(data: Dataset) -> str:
-    """By holder where the data names holders; the paper's two classes a worker where there are ten; else even."""
+def natural_partition(data: Dataset, workers: int) -> str:
+    """By holder where the data names holders; the paper's two classes a worker where there are ten; else even.
+
+    Two classes each are so many workers' alone as share ten evenly; to others two shards of the sorted rows go.
+    """
     if data.worker is not None:
         return "by-key"
-    return "digits:2" if data.classes == 10 else "iid"
+    if data.classes != 10:
+        return "iid"
+    return "digits:2" if 2 * workers % 10 == 0 else "shards:2"
 
 
 def cohort(options: ParticipationOptions, workers: int) -> tuple[ParticipationOptions, Sampling]:

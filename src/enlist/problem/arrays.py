@@ -15,6 +15,9 @@ def checked(name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
         x as float32, where uint8 is taken for pixels and scaled to [0, 1]; integer y as int32 labels, which must
         be 0, 1, 2, ...; floating y as float32 targets of a regression, `classes` None.
     """
+    for key, array in arrays.items():
+        if array.dtype.kind not in "buif":
+            raise BadInput(f"{name}: {key} is {array.dtype}: plain numbers are needed")
     y_train, y_test, classes = targets(name, arrays["y_train"], arrays["y_test"])
     both_pixels(name, arrays["x_train"], arrays["x_test"])
     return Dataset(

@@ -100,6 +100,8 @@ def target_lines(axes: "Axes", marks: Sequence[dict[str, Any]]) -> None:
 
 def legend(figure: "Figure", handles: Sequence[Any], names: Sequence[str], letters: int) -> None:
     """Puts names above the panels and makes room; about so many letters fill the width of the figure."""
+    if not names:
+        return
     fits = sum(len(name) + 7 for name in names) <= letters
     columns = len(names) if fits else max(1, letters // (max(map(len, names)) + 7))
     figure.set_figheight(figure.get_figheight() - 0.2 + 0.18 * math.ceil(len(names) / columns))
