@@ -18,7 +18,7 @@ from test_program import counting
 
 import enlist
 from enlist import Steps, models, partition
-from enlist.engine import holding, loop
+from enlist.engine import holding, loop, undertaking
 from enlist.engine.checkpoint import Checkpoints
 from enlist.engine.crew import Alone
 from enlist.engine.folder import RunFolder
@@ -90,7 +90,7 @@ def test_what_takes_long_to_save_is_saved_rarely(saving, wanted, tmp_path, monke
         now[0] += rounds
         return advance(self, rounds, evaluate)
 
-    def save(self, state, options):
+    def save(self, state, facts):
         now[0] += saving
         kept.append(int(state.t))
 
@@ -285,3 +285,14 @@ def test_a_run_that_another_process_is_at_is_left_alone(tmp_path):
     other.wait()
     assert len(run(tmp_path / "cut", resume=True).metrics) == 4
     assert not (tmp_path / "cut" / holding.LOCK).exists()
+
+
+def test_the_time_of_all_sittings_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        undertaking, "time", SimpleNamespace(perf_counter=map(float, range(0, 10**6, 100)).__next__)
+    )
+    first = run(tmp_path / "cut", rounds=4).summary["wall_seconds"]
+    second = run(tmp_path / "cut", resume=True).summary
+    alone = run(rounds=4).summary["wall_seconds"]
+    assert second["wall_seconds"] > first > 0
+    assert second["wall_seconds"] >= first - 100 + alone

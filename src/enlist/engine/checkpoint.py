@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +12,18 @@ from enlist.engine.program import RunState
 from enlist.errors import BadInput
 
 KEEP = 2
-OPTIONS = "options"
+
+
+class Facts(NamedTuple):
+    """What is kept beside a state.
+
+    Args:
+        options: those of its run; none where they were not kept.
+        wall_seconds: that the run had taken by then, all sittings together.
+    """
+
+    options: dict[str, Any] | None = None
+    wall_seconds: float = 0.0
 
 
 class Checkpoints:
@@ -34,8 +45,8 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
-    def save(self, state: RunState, options: dict[str, Any] | None = None) -> None:
-        """Keeps the state after round t, and the options that it was made with; returns when it is on disk.
+    def save(self, state: RunState, facts: Facts | None = None) -> None:
+        """Keeps the state after round t, and what is to be known of it; returns when it is on disk.
 
         Raises:
             OSError: the disk does not take it.
@@ -45,7 +56,9 @@ class Checkpoints:
             return
         try:
             kept = self._orbax.args.StandardSave(_to_host(state))
-            self._manager.save(t, args=kept, force=True, custom_metadata={OPTIONS: options})
+            self._manager.save(
+                t, args=kept, force=True, custom_metadata=None if facts is None else facts._asdict()
+            )
             self._manager.wait_until_finished()
         except Exception as error:
             # What fails beneath Orbax says so in words alone.
@@ -58,10 +71,10 @@ class Checkpoints:
         """The newest round that can be taken up."""
         return self._manager.latest_step()
 
-    def options(self) -> dict[str, Any] | None:
-        """What the newest state was made with; None where that was not kept."""
+    def facts(self) -> Facts:
+        """What is known of the newest state."""
         found = self._manager.metadata(self.latest()).custom_metadata or {}
-        return found.get(OPTIONS)
+        return Facts(**{name: found[name] for name in Facts._fields if name in found})
 
     def restore(self, like: RunState) -> RunState:
         """The newest state, with the shapes of `like`."""

@@ -22,12 +22,16 @@ PACKAGES = ("jax", "jaxlib", "optax", "numpy")
 
 
 class Times(NamedTuple):
-    """Of this sitting, in seconds: all of it, setting up and compiling, the devices' work; and the rounds run."""
+    """Of this sitting, in seconds: all of it, setting up and compiling, the devices' work; and the rounds run.
+
+    `before` is what earlier sittings took.
+    """
 
     wall: float
     compile: float
     device: float
     rounds: int
+    before: float = 0.0
 
 
 def summarize(
@@ -56,7 +60,7 @@ def summarize(
         "downlink_bytes": session.cost.downlink,
         "setup_bytes": session.cost.setup,
         "comm_mib": session.cost.mebibytes(rounds),
-        "wall_seconds": round(times.wall, 3),
+        "wall_seconds": round(times.before + times.wall, 3),
         "compile_seconds": round(times.compile, 3),
         "device_seconds": round(times.device, 4),
         "rounds_per_second": round(times.rounds / max(times.wall - times.compile, 1e-9), 3),

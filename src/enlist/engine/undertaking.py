@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from enlist.engine import gathered, hosts
-from enlist.engine.checkpoint import Checkpoints
+from enlist.engine.checkpoint import Checkpoints, Facts
 from enlist.engine.execution import Execution
 from enlist.engine.folder import RunFolder, refuse_if_used
 from enlist.engine.metrics import look
@@ -38,6 +38,7 @@ class Undertaking:
     Args:
         metrics: a line for each evaluated round so far, those of earlier sittings included.
         first: the round that this sitting began with.
+        before: seconds that earlier sittings took, up to that round.
         device: seconds in which the devices were at its rounds and evaluations; its share, if others ran beside it.
         explain: whether it is to be said why it diverged, which takes compiling.
         stopped: what ended it before its last round.
@@ -50,6 +51,7 @@ class Undertaking:
     metrics: list[dict[str, Any]]
     first: int
     began: float
+    before: float = 0.0
     compiled: float = 0.0
     device: float = 0.0
     explain: bool = True
@@ -68,7 +70,10 @@ class Undertaking:
             return
         if self._checkpoints is None:
             self._checkpoints = Checkpoints(self.folder.checkpoints)
-        self._checkpoints.save(self.session.state, self.config)
+        self._checkpoints.save(self.session.state, Facts(self.config, self.before + self._wall()))
+
+    def _wall(self) -> float:
+        return time.perf_counter() - self.began
 
     def close(self) -> None:
         """Lets go of the folder."""
@@ -80,8 +85,8 @@ class Undertaking:
         """Writes down how it ended."""
         session = self.session
         final = self.metrics[-1] if self.metrics else look(session)
-        wall, rounds = time.perf_counter() - self.began, int(session.state.t) - self.first
-        times = Times(wall, self.compiled, self.device, rounds)
+        rounds = int(session.state.t) - self.first
+        times = Times(self._wall(), self.compiled, self.device, rounds, self.before)
         facts = summarize(session, self.settings, self.metrics, final, self._status(), times)
         place = None if self.folder is None else self.folder.path
         run = Run(session.params(), self.metrics, facts, self.config, session, place)
@@ -120,10 +125,11 @@ def undertake(
         config = describe(session, task.settings) | ({} if folder is None else {PROGRAM: _program(task)})
     config = config | _resolved(session)
     metrics: list[dict[str, Any]] = []
+    before = 0.0
     if folder is not None and resume:
         hosts.from_lead(folder.hold)
         hosts.from_lead(partial(_refuse_if_other, folder, session, config))
-        metrics = _take_up(folder, session, task.settings, config)
+        metrics, before = _take_up(folder, session, task.settings, config)
         hosts.from_lead(partial(folder.rewrite_config, config))
         _complete(folder, session, task.settings, metrics)
     elif folder is not None:
@@ -132,41 +138,45 @@ def undertake(
     folder = folder if hosts.lead() else None
     # Where workers differ this compiles: part of setting up, not of the rounds.
     session.clock.spent(min(1, task.settings.rounds))
-    return Undertaking(session, task.settings, config, folder, metrics, int(session.state.t), began)
+    return Undertaking(session, task.settings, config, folder, metrics, int(session.state.t), began, before)
 
 
 def _take_up(
     folder: RunFolder, session: Session, options: Settings, config: dict[str, Any]
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], float]:
     """Puts the newest checkpoint's state into the session and drops what was logged after it.
 
     Also the line of what was to be the last round, where a longer run would not have evaluated it.
+
+    Returns:
+        The metrics that stay, and the seconds that the run had taken.
     """
     kept = [session.state]
 
-    def take_up() -> tuple[bool, list[dict[str, Any]]]:
+    def take_up() -> tuple[bool, list[dict[str, Any]], float]:
         checkpoints = Checkpoints(folder.checkpoints)
         try:
             done = checkpoints.latest()
             if done is None:
-                return False, folder.rewind(0)
+                return False, folder.rewind(0), 0.0
             if done > options.rounds:
                 raise BadInput(
                     f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
                 )
             # As `config.yaml` may have been edited.
-            _refuse_changes(folder, checkpoints.options() or {}, config)
+            known = checkpoints.facts()
+            _refuse_changes(folder, known.options or {}, config)
             kept[0] = _restored(folder, checkpoints, session, done)
             lines = folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
             _refuse_gaps(folder, lines, range(options.eval_every, done, options.eval_every))
-            return True, lines
+            return True, lines, known.wall_seconds
         finally:
             checkpoints.close()
 
-    found, metrics = hosts.from_lead(take_up)
+    found, metrics, before = hosts.from_lead(take_up)
     if found:
         session.put(hosts.shared(jax.device_get(kept[0])))
-    return metrics
+    return metrics, before
 
 
 def _refuse_gaps(folder: RunFolder, lines: Sequence[dict[str, Any]], rounds: range) -> None:
