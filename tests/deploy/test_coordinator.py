@@ -127,7 +127,11 @@ def test_without_reserve_the_round_is_abandoned_and_tried_without_it(tmp_path):
     sent = [order["payload"] for _, order in grid.sent if order["order"]["t"] == t]
     assert len(sent) == 4
     assert len({tuple(array.data for array in payload.values()) for payload in sent}) == 1
-    assert summary(job)["deployment"]["abandoned"] == 1
+    told = summary(job)["deployment"]
+    # Three rounds of two workers, one of them asked twice.
+    assert (told["abandoned"], told["enlisted"], told["used"]) == (1, 8, 6)
+    spent = [line["seconds"] for line in lines(job, "cohorts.jsonl")]
+    assert told["seconds_a_round"] == pytest.approx((sum(spent) + event["seconds"]) / 3, abs=2e-3)
 
 
 def test_a_late_reply_is_counted_and_its_worker_asked_again(tmp_path):

@@ -177,7 +177,7 @@ def test_another_enlist_is_refused(out):
         ),
         (
             {"what": "abandoned", "round": 0, "cause": "none came"},
-            "round 1 is abandoned and tried again: none came",
+            "round 1 is abandoned: none came",
         ),
         ({"what": "resumed", "round": 4}, "going on after round 4"),
         (
@@ -236,8 +236,8 @@ def test_rounds_and_events_are_shown_once_each(watched):
     assert watched.said == [
         "waiting for workers: 1 of 5 are there",
         "round 1/3  local loss 0.5000  accuracy 25.00%",
-        "round 2 is abandoned and tried again: so",
-        "round 2 is abandoned and tried again: again",
+        "round 2 is abandoned: so",
+        "round 2 is abandoned: again",
         "round 2/3  local loss 0.5000  accuracy 25.00%",
     ]
     assert seen.t == 2

@@ -80,6 +80,10 @@ def test_out_keeps_it_with_what_was_given(capsys, tmp_path):
     assert kept["given"]["cohort"] == 10
     said(f"{TABLE} --out kept", capsys)
     assert len(json.loads((tmp_path / "kept" / "table1.json").read_text())["rows"]) == 11
+    (tmp_path / "kept/metrics.jsonl").touch()
+    with pytest.raises(SystemExit) as stop:
+        said(f"{PROBLEM} --out kept", capsys)
+    assert stop.value.code == 2
 
 
 def test_beside_a_worker_rate_the_server_rate_is_one(capsys):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from enlist.theory.bounds import Bound
     from enlist.theory.conditions import Constants, Rates, Strategy
 
+FILES = ("bound.json", "table1.json")
 NEEDED = ("smoothness", "sigma_local", "sigma_global", "gap", "local_steps", "rounds")
 NEEDED_BY_TABLE = ("local_steps", "rounds")
 EXAMPLE = "--smoothness 1 --sigma-local 1 --sigma-global 1 --gap 1 --local-steps 5 --rounds 10000"
@@ -70,7 +71,7 @@ def _bound(options: BoundOptions) -> None:
         raise BadInput("bound: these numbers are too large for the bound to be computed; choose other units")
     facts = _facts(found)
     used = {"cohort": asked.size} | {name: float(rate) for name, rate in rates._asdict().items()}
-    _write(options, "bound.json", {"given": _given(options) | used} | facts)
+    _write(options, FILES[0], {"given": _given(options) | used} | facts)
     if options.output.json:
         print_json(facts | used)
     else:
@@ -224,7 +225,7 @@ def _table(options: BoundOptions) -> None:
         }
         for row in ROWS
     ]
-    _write(options, "table1.json", {"given": _given(options) | setting._asdict(), "rows": rows})
+    _write(options, FILES[1], {"given": _given(options) | setting._asdict(), "rows": rows})
     if options.output.json:
         print_json(rows)
     else:
@@ -262,9 +263,8 @@ def _write(options: BoundOptions, name: str, facts: dict[str, Any]) -> None:
     if options.output.out is None:
         return
     out = Path(options.output.out)
-    from enlist.engine.folder import refuse_if_used
-
-    refuse_if_used(out)
+    if out.is_dir() and any(path.name not in FILES for path in out.iterdir()):
+        raise BadInput(f"out = {out}: that folder holds something else; name a new one")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

@@ -72,18 +72,20 @@ class Coordinator:
     begun: bool = False
     _counted: Counts = field(default_factory=Counts)
     _refused: list[str] = field(default_factory=list)
+    _asked: int = 0
 
     def round(self, t: int, server: Tree) -> Round:
         """Round t, tried until it counts; gives up after as many abandoned attempts in a row as patience allows."""
         patience = self.job.exchange.patience
         for attempt in range(patience):
             began = time.monotonic()
-            self._refused = []
+            self._refused, self._asked = [], 0
             try:
-                taken, probe, enlisted = self._attempt(t, attempt, server)
+                taken, probe = self._attempt(t, attempt, server)
             except Abandoned as abandoned:
                 why = f"{abandoned}{self._advice()}"
-                self.ledger.event("abandoned", t, cause=why)
+                spent = round(time.monotonic() - began, 3)
+                self.ledger.event("abandoned", t, cause=why, enlisted=self._asked, seconds=spent)
                 last = why
                 continue
             finally:
@@ -91,18 +93,18 @@ class Coordinator:
             stepped = self._step(t, server, taken, probe)
             ids = sorted(one.worker for one in taken)
             slowest = max(one.seconds for one in taken)
-            return Round(stepped, ids, enlisted, attempt, time.monotonic() - began, slowest)
+            return Round(stepped, ids, self._asked, attempt, time.monotonic() - began, slowest)
         raise EnlistError(
             f"round {t + 1} was abandoned {patience} times in a row, at last because {last}; the model is that of "
             f"round {t}"
         )
 
-    def _attempt(self, t: int, attempt: int, server: Tree) -> tuple[list[Taken], Tree, int]:
+    def _attempt(self, t: int, attempt: int, server: Tree) -> tuple[list[Taken], Tree]:
         nodes = self._gather(t)
         options, settings = self.problem.options.participation, self.problem.options.settings
         over = self.job.exchange.over_enlist
         enlisted = enlistment.enlist(options, settings.seed, t, attempt, list(nodes), self.job.workers, over)
-        asked = sum(enlisted.draws.values())
+        self._asked = sum(enlisted.draws.values())
         payload, replica = self.half.payload(server)
         probe: Tree = ()
         if self.problem.algorithm.probe is not None:
@@ -114,7 +116,7 @@ class Coordinator:
             draws = dict(sorted(Counter(one.worker for one in probed).items()))
             enlisted = Enlisted(draws, len(probed), len(probed))
             payload = core.Probed(payload, probe)
-        return self._exchange(LOCAL, t, enlisted, nodes, payload, replica, self.sent.up), probe, asked
+        return self._exchange(LOCAL, t, enlisted, nodes, payload, replica, self.sent.up), probe
 
     def _gather(self, t: int) -> dict[int, int]:
         """The nodes of those who can be reached and are free; all are waited for before the first round."""

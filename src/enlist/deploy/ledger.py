@@ -60,7 +60,9 @@ class Ledger:
             for event in events
             if event["what"] == "refused"
         ]
-        seconds = [line["seconds"] for line in rounds]
+        # What was tried in vain was asked for, and took its time.
+        tried = [*rounds, *(event for event in events if event["what"] == "abandoned")]
+        seconds = sum(line.get("seconds", 0.0) for line in tried)
         return {
             "abandoned": counts["abandoned"],
             "late": sum(event.get("late", 0) for event in events if event["what"] == "dropped"),
@@ -69,9 +71,9 @@ class Ledger:
             "refused": refused[:MOST_LISTED],
             "refusals": len(refused),
             "sittings": 1 + counts["resumed"],
-            "enlisted": sum(line["enlisted"] for line in rounds),
+            "enlisted": sum(line.get("enlisted", 0) for line in tried),
             "used": sum(len(line["ids"]) for line in rounds),
-            "seconds_a_round": round(sum(seconds) / len(seconds), 3) if seconds else None,
+            "seconds_a_round": round(seconds / len(rounds), 3) if rounds else None,
         }
 
 

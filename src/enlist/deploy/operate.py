@@ -204,7 +204,7 @@ def in_words(event: dict[str, Any]) -> str:
     if event["what"] == "refused":
         return f"{where}: the reply of worker {event['worker']} is not used: {event['cause']}"
     if event["what"] == "abandoned":
-        return f"{where} is abandoned and tried again: {event['cause']}"
+        return f"{where} is abandoned: {event['cause']}"
     if event["what"] == "resumed":
         return f"going on after round {event['round']}"
     counts = ", ".join(f"{event[name]} {name}" for name in ("late", "doubled", "unsolicited") if event[name])
