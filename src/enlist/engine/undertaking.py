@@ -128,10 +128,14 @@ def undertake(
     before = 0.0
     if folder is not None and resume:
         hosts.from_lead(folder.hold)
-        hosts.from_lead(partial(_refuse_if_other, folder, session, config))
-        metrics, before = _take_up(folder, session, task.settings, config)
-        hosts.from_lead(partial(folder.rewrite_config, config))
-        _complete(folder, session, task.settings, metrics)
+        try:
+            hosts.from_lead(partial(_refuse_if_other, folder, session, config))
+            metrics, before = _take_up(folder, session, task.settings, config)
+            hosts.from_lead(partial(folder.rewrite_config, config))
+            _complete(folder, session, task.settings, metrics)
+        except BaseException:
+            folder.release()
+            raise
     elif folder is not None:
         hosts.from_lead(partial(folder.create, config, task.federation))
         hosts.from_lead(folder.hold)
