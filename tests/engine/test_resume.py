@@ -262,6 +262,7 @@ def test_metrics_that_were_taken_away_are_missed(tmp_path):
     metrics.write_text("".join(others))
     with pytest.raises(enlist.BadInput, match=r"metrics\.jsonl lacks round 2"):
         run(tmp_path / "cut", resume=True)
+    assert metrics.read_text() == "".join(others)
     metrics.write_text(first + "".join(others))
     assert len(run(tmp_path / "cut", resume=True).metrics) == 4
 

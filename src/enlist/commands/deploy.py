@@ -123,18 +123,14 @@ def _exchange_of(given: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _interruptible(again: str, out: Path) -> Iterator[None]:
     """Ctrl-C, SIGTERM and a lost terminal end all that was started; the run can go on."""
-    numbers = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    except KeyboardInterrupt:
-        begun = (out / "config.yaml").exists()
-        stop(f"interrupted; go on with: {again}" if begun else "interrupted", 130)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    from enlist.deploy.supervise import ending_signals_handled
+
+    with ending_signals_handled(signal.default_int_handler):
+        try:
+            yield
+        except KeyboardInterrupt:
+            begun = (out / "config.yaml").exists()
+            stop(f"interrupted; go on with: {again}" if begun else "interrupted", 130)
 
 
 def _conclude(ended: dict[str, Any], out: Path, as_json: bool) -> None:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import NoReturn
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
 
 from enlist.errors import BadInput
 
@@ -180,15 +180,22 @@ def ended_by_signals() -> Iterator[None]:
     def leave(*_: object) -> NoReturn:
         raise SystemExit(0)
 
+    with ending_signals_handled(leave):
+        yield
+
+
+@contextlib.contextmanager
+def ending_signals_handled(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Gives SIGTERM, and SIGHUP unless it is ignored, to a handler."""
     numbers = [signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, leave) for number in numbers}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextlib.contextmanager

@@ -55,15 +55,11 @@ def digest(
     """
     rows = one_row(x), one_row(y), ROUND
     worker = exchanged(algorithm, model, work, precision, workers)
-    sent = jax.eval_shape(worker, *rows)
-    halves = (
-        jax.make_jaxpr(worker)(*rows),
-        jax.make_jaxpr(_served(algorithm, model, work, precision, workers))(
-            rows[0], ROUND, sent.up, sent.probe
-        ),
-    )
+    works, sent = jax.make_jaxpr(worker, return_shape=True)(*rows)
+    server = _served(algorithm, model, work, precision, workers)
+    serves = jax.make_jaxpr(server)(rows[0], ROUND, sent.up, sent.probe)
     told = hashlib.sha256()
-    for half in halves:
+    for half in (works, serves):
         # Where functions lie in memory is not what they compute.
         told.update(re.sub(r"0x[0-9a-f]+", "", str(half)).encode())
         for constant in half.consts:

@@ -1,7 +1,6 @@
 """One run from its folder to its outcome: begun or taken up again, noted down as it goes, finished."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -167,12 +166,13 @@ def _take_up(
                 raise BadInput(
                     f"resume {folder.path}: {done} rounds are done already, more than rounds = {options.rounds}"
                 )
-            # As `config.yaml` may have been edited.
             known = checkpoints.facts()
-            _refuse_changes(folder, known.options or {}, config)
+            if known.options is not None:
+                # As `config.yaml` may have been edited.
+                _refuse_changes(folder, known.options, config)
             kept[0] = _restored(folder, checkpoints, session, done)
+            _refuse_gaps(folder, range(options.eval_every, done, options.eval_every))
             lines = folder.rewind(done, lambda t: t % options.eval_every == 0 or t == options.rounds)
-            _refuse_gaps(folder, lines, range(options.eval_every, done, options.eval_every))
             return True, lines, known.wall_seconds
         finally:
             checkpoints.close()
@@ -183,9 +183,9 @@ def _take_up(
     return metrics, before
 
 
-def _refuse_gaps(folder: RunFolder, lines: Sequence[dict[str, Any]], rounds: range) -> None:
+def _refuse_gaps(folder: RunFolder, rounds: range) -> None:
     """Metrics are on disk before a checkpoint that comes after them: what is missing was taken away since."""
-    if missing := set(rounds).difference(line["round"] for line in lines):
+    if missing := set(rounds).difference(line["round"] for line in folder.lines()):
         raise BadInput(
             f"resume {folder.path}: metrics.jsonl lacks round {min(missing)}, which comes before the last "
             "checkpoint: put it back as it was, or begin a new run"
@@ -227,7 +227,7 @@ def _refuse_if_other(folder: RunFolder, session: Session, config: dict[str, Any]
 
 
 def _refuse_changes(folder: RunFolder, before: dict[str, Any], config: dict[str, Any]) -> None:
-    for name in sorted(before.keys() | config.keys()) if before else ():
+    for name in sorted(before.keys() | config.keys()):
         if name not in MAY_CHANGE and before.get(name) not in (config.get(name), *_left_open(name)):
             if name == PROGRAM:
                 _refuse_other_program(folder, before[name], config[name])

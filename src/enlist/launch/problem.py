@@ -55,7 +55,7 @@ def _shared(
 def natural_partition(data: Dataset, workers: int) -> str:
     """By holder where the data names holders; the paper's two classes a worker where there are ten; else even.
 
-    Two classes each are so many workers' alone as share ten evenly; to others two shards of the sorted rows go.
+    Where so many workers cannot share ten classes evenly, each takes two shards of the sorted rows instead.
     """
     if data.worker is not None:
         return "by-key"
