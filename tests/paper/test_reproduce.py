@@ -142,6 +142,26 @@ def test_what_a_kill_left_is_run_again_and_equals_an_uninterrupted_run(whole, ti
     assert len(lines(torn)) == len(kept) + 1
 
 
+def test_what_one_recipe_left_half_way_survives_another(whole, tiny, monkeypatch, tmp_path):
+    def interrupted(jobs, **named):
+        next(simulate_each(jobs[:1], **named))
+        raise KeyboardInterrupt
+
+    first, *_, last = unbalanced.runs(TINY)
+    recipe, other = (unbalanced.RECIPE._replace(runs=lambda scale, one=one: [one]) for one in (first, last))
+    with monkeypatch.context() as patch:
+        patch.setattr("enlist.launch.reproduce.simulate_each", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            carry_out([recipe], TINY, tmp_path, live=False)
+    (begun,) = (tmp_path / "work").iterdir()
+    left = (begun / "metrics.jsonl").read_text()
+    carry_out([other], TINY, tmp_path, live=False)
+    assert (begun / "metrics.jsonl").read_text() == left
+    assert list((tmp_path / "work").iterdir()) == [begun]
+    carry_out([recipe], TINY, tmp_path, live=False)
+    assert not (tmp_path / "work").exists()
+
+
 def test_runs_of_other_recipes_are_not_made(whole, tmp_path):
     found = carry_out(
         [unbalanced.RECIPE._replace(runs=lambda scale: [])], TINY, tmp_path, live=False, load=no_runs

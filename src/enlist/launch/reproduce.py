@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from enlist.launch.run import memory_explained
 from enlist.launch.sweep import Workshop
 from enlist.problem import datasets
 from enlist.problem.dataset import Dataset
-from enlist.report.sweep import folder_names
 from enlist.studies.grid import Group, Point, grouped, job_of, work_of
 from enlist.studies.paper import raw
 from enlist.studies.paper.raw import Curve, Raw, Sitting
@@ -59,8 +58,22 @@ def carry_out(
             _run(missing, points_of(missing, load), out, live)
         timed = [setting for recipe in recipes if recipe.timed for setting in recipe.runs(scale)]
         _time(timed, out, known, load)
-    shutil.rmtree(out / WORK, ignore_errors=True)
-    return raw.read(out / RAW)
+    kept = raw.read(out / RAW)
+    _tidy(out, kept)
+    return kept
+
+
+def _tidy(out: Path, kept: Raw) -> None:
+    """Takes away the folders of finished runs. Those that another recipe left half-way stay, to be gone on with."""
+    for curve in kept:
+        shutil.rmtree(_place(out, curve.setting), ignore_errors=True)
+    with suppress(OSError):  # not there, or not empty
+        (out / WORK).rmdir()
+
+
+def _place(out: Path, setting: Setting) -> Path:
+    """Where a run is kept until it is finished."""
+    return out / WORK / "-".join(map(str, setting)).replace(":", "_")
 
 
 def points_of(settings: Sequence[Setting], load: Load) -> list[Point]:
@@ -95,7 +108,6 @@ def _some_of_each(y: np.ndarray, count: int) -> np.ndarray:
 
 def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: bool) -> None:
     """Group by group; each run is kept when it is finished, and until then in a folder of its own."""
-    names = folder_names([setting._asdict() for setting in settings])
     tasks = [point.task for point in points]
     amounts = [work_of(task) for task in tasks]
     tally = Tally(sum(a * s.rounds for a, s in zip(amounts, settings, strict=True)), len(points))
@@ -104,7 +116,7 @@ def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: 
     with board(tally, live) as shown:
         for number, group in enumerate(groups, 1):
             words = settings[group.places[0]].group()
-            places = [out / WORK / names[place] for place in group.places]
+            places = [_place(out, settings[place]) for place in group.places]
             jobs = [_job(settings[i], points[i], at) for i, at in zip(group.places, places, strict=True)]
             label = f"group {number}/{len(groups)} ({words}: {len(jobs)} runs)"
             display = shown.shown(label, amounts[group.places[0]])
@@ -113,8 +125,8 @@ def _run(settings: Sequence[Setting], points: Sequence[Point], out: Path, live: 
                 for i, at, run in zip(group.places, places, runs, strict=True):
                     kept.append(curve_of(settings[i], run, _spent(at)))
                     raw.append(out / RAW, kept[-1:])
-            for place in places:
-                shutil.rmtree(place, ignore_errors=True)
+            for at in places:
+                shutil.rmtree(at, ignore_errors=True)
 
 
 @contextmanager
