@@ -1,6 +1,7 @@
 """An algorithm of one's own: FedAvg whose workers send updates of bounded length.
 
     enlist run --algorithm examples/clipped.py:clipped --worker-lr 0.1
+    enlist run --algorithm examples/clipped.py:clipped+bound=0.5 --worker-lr 0.1
     enlist compare --algorithms fedavg,examples/clipped.py:clipped --target 0.9
 
     Delta_t^i = (x_{t,K}^i - x_t) min(1, bound / ||x_{t,K}^i - x_t||)

@@ -76,6 +76,7 @@ MAY_IMPORT = {
     "deploy_options": {"limits", "options"},
     "deploy": {
         "deploy",
+        "own_file",
         "deploy_options",
         "launch",
         "engine",

@@ -1,5 +1,6 @@
 """An algorithm in a person's own file: run, compared, kept by its hash, refused in one line where it cannot be."""
 
+import hashlib
 import json
 import shlex
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from enlist import own_file
 from enlist.cli import main
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "clipped.py"
@@ -43,6 +45,39 @@ def test_it_runs_is_compared_and_repeats_only_as_the_file_that_it_was(tmp_path, 
         assert "is not the file it was" in capsys.readouterr().err
 
 
+def test_parameters_follow_the_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(EXAMPLE.read_text())
+    enlist(f"run {PROBLEM} --algorithm own.py:clipped+bound=0.01 --out run --json")
+    assert all(0.001 < line["delta_norm"] <= 0.0101 for line in metrics("run"))
+    config = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert config["algorithm"] == "own.py:clipped+bound=0.01"
+    assert config["algorithm_sha256"] == hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
+    both = "own.py:clipped+bound=0.01,own.py:clipped+bound=0.02"
+    enlist(f"sweep {PROBLEM} --algorithm {both} --out swept --json")
+    assert [metrics(folder) for folder in Path("swept/runs").glob("*bound=0.01")] == [metrics("run")]
+    (other,) = Path("swept/runs").glob("*bound=0.02")
+    assert 0.011 < max(line["delta_norm"] for line in metrics(other)) <= 0.0201
+    several = "own.py:clipped+bound=0.01+local-steps=2,own.py:clipped+worker-lr=0.05+bound=0.02"
+    problem = PROBLEM.replace("--local-epochs 1", "")
+    enlist(f"compare {problem} --algorithms {several} --seeds 1 --target 0.1 --out both --json")
+    kept = {
+        config["algorithm"]: (config["local_steps"], config["worker_lr"])
+        for config in (
+            yaml.safe_load(path.read_text()) for path in Path("both/runs").glob("*/seed-0/config.yaml")
+        )
+    }
+    assert kept == {"own.py:clipped+bound=0.01": (2, 0.1), "own.py:clipped+bound=0.02": (None, 0.05)}
+
+
+def test_a_copy_is_named_with_the_same_parameters():
+    for text in ("./a/own.py:make", "./a/own.py:make+rate=1e-3+shape=2:3", "C:/a/own.py:make+path=x/y"):
+        copied = own_file.moved(text, "model", Path("/there"))
+        assert copied.startswith("/there/own.py:make")
+        assert own_file.named(copied, "model")[1:] == own_file.named(text, "model")[1:]
+    assert own_file.moved("two_nn", "model", Path("/there")) == "two_nn"
+
+
 @pytest.mark.parametrize(
     ("source", "name", "says"),
     [
@@ -61,6 +96,18 @@ def test_it_runs_is_compared_and_repeats_only_as_the_file_that_it_was(tmp_path, 
         ),
         ("def make(worker_lr): return 3", "own.py:make", "must return an enlist.Algorithm, not int"),
         ("def make(worker_lr): raise ValueError('no')", "own.py:make", "own.py:make failed: ValueError: no"),
+        (
+            EXAMPLE.read_text(),
+            "own.py:clipped+bond=2",
+            "unknown parameter of own.py:clipped 'bond': did you mean 'bound'? Known: bound",
+        ),
+        (
+            EXAMPLE.read_text(),
+            "own.py:clipped+worker_lr=2",
+            "own.py:clipped+worker_lr=2: worker_lr is set by --worker-lr; leave it out here",
+        ),
+        (EXAMPLE.read_text(), "own.py:clipped+bound=1+bound=2", "bound is there twice"),
+        (EXAMPLE.read_text(), "own.py:clipped+bound=x", "bound = 'x': a rate must be a number"),
         ("import sys; sys.exit(3)", "own.py:make", "the file ended the program (sys.exit(3))"),
     ],
 )

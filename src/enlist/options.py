@@ -40,7 +40,7 @@ class ProblemOptions:
     """m, how many workers there are (default 100; by-key: as many as the data names)."""
     model: str = "two_nn"
     """logistic, two_nn, cnn, resnet18, or FILE.py:FACTORY, a function that returns a flax or equinox module,
-    a pair of functions or a Model."""
+    a pair of functions or a Model; its own parameters may follow: FILE.py:FACTORY+width=64."""
     share_data: float = 0.0
     """Part of the training rows, equally many of each class, that is held out and given to all workers, such as
     0.05 (Zhao et al., 2018)."""
@@ -81,7 +81,7 @@ class AlgorithmOptions:
     algorithm: str = "fedavg"
     """fedavg, fedprox, scaffold, fedavgm, fedadagrad, fedadam, fedyogi, slowmo, local-momentum, fednova, feddyn,
     mime, mimelite, cooperative, elastic, adaptive, loadaboost, or FILE.py:FUNCTION, a function that returns an
-    Algorithm."""
+    Algorithm; its own parameters may follow: FILE.py:FUNCTION+bound=0.5."""
     worker_lr: float = 0.1
     """eta_L, the workers' learning rate."""
     server_lr: float | None = None

@@ -1,43 +1,105 @@
-"""A person's own Python file, named on the command line as FILE.py:FUNCTION."""
+"""A person's own Python file, named on the command line as FILE.py:FUNCTION.
+
+Parameters of the function may follow, each as +NAME=VALUE: `clipped.py:clipped+bound=0.5`.
+"""
 
 import hashlib
+import inspect
+import re
 import sys
 import types
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from enlist.errors import BadInput
+from enlist.errors import BadInput, unknown
+
+# Where a NAME=VALUE begins.
+PAIR = re.compile(r"\+(?=[A-Za-z][A-Za-z0-9_-]*=)")
 
 
-def named(text: str, kind: str) -> tuple[Path, str] | None:
-    """The file and the function that `text` names; None where it names no file.
+class Named(NamedTuple):
+    """What a text names."""
+
+    file: Path
+    function: str
+    parameters: Mapping[str, Any]
+
+
+def named(text: str, kind: str) -> Named | None:
+    """The file, the function and its parameters that `text` names; None where it names no file.
 
     Args:
         kind: what the function is to give, for the words of a complaint.
     """
-    file, _, function = text.rpartition(":")
-    if text.endswith(".py"):
-        raise BadInput(f"{kind} {text!r} names a file but no function: type {text}:FUNCTION")
-    return (Path(file), function) if file.endswith(".py") else None
+    spot, *pairs = PAIR.split(text)
+    if spot.endswith(".py"):
+        raise BadInput(f"{kind} {spot!r} names a file but no function: type {spot}:FUNCTION")
+    file, _, function = spot.rpartition(":")
+    if not file.endswith(".py"):
+        return None
+    parameters: dict[str, Any] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if name in parameters:
+            raise BadInput(f"{kind} {text}: {name} is there twice")
+        parameters[name] = _value(value)
+    return Named(Path(file), function, parameters)
+
+
+def _value(text: str) -> Any:
+    """A number, true, false or none; else the text itself.
+
+    Example:
+        >>> [_value(text) for text in ("3", "1e-3", "true", "None", "relu")]
+        [3, 0.001, True, None, 'relu']
+    """
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def moved(text: str, kind: str, folder: Path) -> str:
+    """The text with a copy of its file in `folder` instead; as it is where it names no file."""
+    found = named(text, kind)
+    if found is None:
+        return text
+    file, _, _ = PAIR.split(text)[0].rpartition(":")
+    return f"{folder / found.file.name}{text[len(file) :]}"
 
 
 def digest(text: str, kind: str) -> str | None:
     """The SHA-256 of the file that `text` names, to be kept with a run; None where it names none."""
     found = named(text, kind)
-    return hashlib.sha256(_read(found[0], kind)).hexdigest() if found else None
+    return hashlib.sha256(_read(found.file, kind)).hexdigest() if found else None
 
 
-def function(text: str, kind: str) -> Callable[..., Any] | None:
+def function(text: str, kind: str, elsewhere: Mapping[str, str]) -> Callable[..., Any] | None:
     """The function that `text` names, the same object for as long as the file stays the same; None for no file.
 
     The file stands alone: modules beside it are not found, so that its hash says all.
+
+    Args:
+        elsewhere: parameters that are not set here, and what sets them.
     """
     found = named(text, kind)
     if found is None:
         return None
-    return _loaded(*found, kind, _read(found[0], kind))
+    make = _loaded(found.file, found.function, kind, _read(found.file, kind))
+    if not found.parameters:
+        return make
+    parameters = inspect.signature(make).parameters
+    own = [name for name in parameters if name not in elsewhere]
+    for name in found.parameters:
+        if name in elsewhere:
+            raise BadInput(f"{kind} {text}: {name} is set by {elsewhere[name]}; leave it out here")
+        if name not in own and not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            raise unknown(f"parameter of {found.file}:{found.function}", name, own or ["none"])
+    return partial(make, **found.parameters)
 
 
 @lru_cache(maxsize=64)

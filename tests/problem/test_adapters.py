@@ -278,6 +278,22 @@ def test_failures_of_a_file_are_one_line(tmp_path, source, says):
     assert "net.py" in str(caught.value)
 
 
+@pytest.mark.parametrize("made_from", ["", "rngs, "])
+def test_parameters_of_the_function_follow_its_name(tmp_path, made_from):
+    file = tmp_path / "net.py"
+    body = "nnx.Linear(1, width, rngs=rngs)" if made_from else "nn.Dense(width)"
+    file.write_text(
+        f"from flax import linen as nn, nnx\ndef make({made_from}width=3, classes=2): return {body}\n"
+    )
+    for text, width in (("make", 3), ("make+width=7", 7)):
+        model = from_spec(f"{file}:{text}", 10)
+        assert model.apply(model.init(KEY, X[:1, 0, 0]), X[:, 0, 0]).shape == (30, width)
+    with pytest.raises(BadInput, match=r"unknown parameter of .*make 'widht': did you mean 'width'"):
+        from_spec(f"{file}:make+widht=7", 10)
+    with pytest.raises(BadInput, match="classes is set by the data set; leave it out here"):
+        from_spec(f"{file}:make+classes=7", 10)
+
+
 def test_a_file_without_a_function_and_a_missing_file():
     with pytest.raises(BadInput, match=r"type net\.py:FUNCTION"):
         from_spec("net.py", 10)

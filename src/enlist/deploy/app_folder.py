@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from enlist import own_file
 from enlist.deploy.job import Job
 from enlist.errors import BadInput
 
@@ -54,9 +55,8 @@ def own_files(config: Mapping[str, Any]) -> list[Path]:
     """The files that travel with a job of these options: those of `FILE.py:FUNCTION`."""
     found: list[Path] = []
     for option in ("model", "algorithm"):
-        path, colon, _ = str(config[option]).rpartition(":")
-        if colon and path.endswith(".py"):
-            found.append(Path(path))
+        if (spot := own_file.named(str(config[option]), option)) is not None:
+            found.append(spot.file)
     reserved = {"__init__.py", "server.py", "worker.py"}
     for own in found:
         if own.name in reserved or sum(own.name == other.name for other in set(found)) > 1:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from enlist import __version__
+from enlist import __version__, own_file
 from enlist.algorithms.core import Algorithm
 from enlist.algorithms.work import LocalWork
 from enlist.deploy_options import ExchangeOptions
@@ -78,7 +78,7 @@ def problem(job: Job, folder: Path) -> Problem:
     Args:
         folder: where a person's own files lie that its options name.
     """
-    own = {name: _here(folder, str(job.config[name])) for name in ("model", "algorithm")}
+    own = {name: own_file.moved(str(job.config[name]), name, folder) for name in ("model", "algorithm")}
     options = unflatten(RunOptions, dict(job.config) | own)
     algorithm = methods.algorithm(options.rule, options.method)
     return Problem(
@@ -89,9 +89,3 @@ def problem(job: Job, folder: Path) -> Problem:
         {name: rate for name, rate in algorithm.rates.items() if not is_schedule(rate)},
         {name: rate for name, rate in algorithm.rates.items() if is_schedule(rate)},
     )
-
-
-def _here(folder: Path, spec: str) -> str:
-    """A person's own file travels with the job."""
-    path, colon, name = spec.rpartition(":")
-    return f"{folder / Path(path).name}:{name}" if colon and path.endswith(".py") else spec

@@ -1,7 +1,7 @@
 """`enlist compare`: from options to several methods run to one target."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,8 @@ def read_methods(options: CompareOptions) -> Iterator[Typed]:
     labels = [text.strip() for text in options.comparison.algorithms.split(",")]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise BadInput(f"algorithms: {twice!r} is there twice")
-    plain = [methods.OWN_OPTIONS.split(label)[0] for label in labels]
+    parted = [methods.parted(label) for label in labels]
+    plain = [name for name, _ in parted]
     shared = {name: value for name, value in vars(options.method).items() if value is not None}
     everywhere = {*methods.COMMON_OPTIONS}
     for name, value in shared.items():
@@ -106,9 +107,9 @@ def read_methods(options: CompareOptions) -> Iterator[Typed]:
             raise BadInput(
                 f"{name.replace('_', '-')} = {value}: no method of {', '.join(plain)} has such an option"
             )
-    for label, name in zip(labels, plain, strict=True):
+    for label, (name, pairs) in zip(labels, parted, strict=True):
         known = methods.takes(name)
-        own = _own_options(label)
+        own = _own_options(label, pairs)
         given = {each: value for each, value in shared.items() if each in known} | own
         rates = [
             [own[each]]
@@ -121,12 +122,11 @@ def read_methods(options: CompareOptions) -> Iterator[Typed]:
         method = MethodOptions(
             **{each: given[each] for each in given if each in MethodOptions.__dataclass_fields__}
         )
-        pairs = itertools.product(rates[0], rates[1] or [None])
-        yield Typed(label, [(AlgorithmOptions(name, *pair), method) for pair in pairs])
+        tried = itertools.product(rates[0], rates[1] or [None])
+        yield Typed(label, [(AlgorithmOptions(name, *pair), method) for pair in tried])
 
 
-def _own_options(label: str) -> dict[str, Any]:
-    pairs = methods.OWN_OPTIONS.split(label)[1:]
+def _own_options(label: str, pairs: Sequence[str]) -> dict[str, Any]:
     own = typed(RunOptions, [f"--{pair}" for pair in pairs])[0]
     allowed = {*MethodOptions.__dataclass_fields__, "worker_lr", "server_lr"}
     if stranger := next((each for each in own if each not in allowed), None):

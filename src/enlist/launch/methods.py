@@ -1,7 +1,6 @@
 """Names of methods, optimizers and encodings become algorithms here, and amounts of work local work."""
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -26,7 +25,7 @@ from enlist.algorithms.scaffold import scaffold
 from enlist.algorithms.slowmo import slowmo
 from enlist.algorithms.work import Epochs, LocalWork, Steps, parse_schedule
 from enlist.errors import BadInput, unknown
-from enlist.options import AlgorithmOptions, MethodOptions
+from enlist.options import AlgorithmOptions, MethodOptions, RunOptions, flatten
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedavg": fedavg,
@@ -79,18 +78,34 @@ COMMON_OPTIONS = (
     "batch",
 )
 DEFAULT_EPOCHS = 5
-# Where several methods are named, each one's own options follow it: fedprox+mu=0.1
-OWN_OPTIONS = re.compile(r"\+(?=[A-Za-z][A-Za-z0-9_-]*=)")
+# Parameters of a person's own function that options set.
+SET_ELSEWHERE = {
+    **{name: f"--{name.replace('_', '-')}" for name in METHOD_OPTIONS},
+    **{side: f"--{side}-optimizer" for side in ("worker", "server")},
+}
 
 
 def maker(name: str) -> Callable[..., Algorithm]:
     """What makes the method of that name, or of a person's own file."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]
-    own = own_file.function(name, "algorithm")
+    own = own_file.function(name, "algorithm", SET_ELSEWHERE)
     if own is None:
         raise unknown("algorithm", name, [*ALGORITHMS, "FILE.py:FUNCTION"])
     return own
+
+
+def parted(label: str) -> tuple[str, list[str]]:
+    """A method of several that are named, and the options that follow it: fedprox+mu=0.1.
+
+    What is no option of a run stays with the method: it is a parameter of a function of a person's own.
+    """
+    name, *pairs = own_file.PAIR.split(label)
+    if own_file.named(name, "algorithm") is None:
+        return name, pairs
+    options = flatten(RunOptions())
+    mine = [pair for pair in pairs if pair.partition("=")[0].replace("-", "_") not in options]
+    return "+".join([name, *mine]), [pair for pair in pairs if pair not in mine]
 
 
 def takes(name: str) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from enlist import links, own_file
 from enlist.algorithms.work import LocalWork, Steps
 from enlist.errors import BadInput
-from enlist.launch.methods import OWN_OPTIONS, amount
+from enlist.launch.methods import amount
 from enlist.options import HASHES, MethodOptions, ParticipationOptions, ProblemOptions
 from enlist.participation import recorded, sampling
 from enlist.participation.sampling import Sampling
@@ -115,7 +115,7 @@ def file_hashes(
         before: the hashes as they were.
     """
     ((option, words),) = algorithms.items()
-    own = [own_file.digest(OWN_OPTIONS.split(each.strip())[0], "algorithm") for each in words.split(",")]
+    own = [own_file.digest(each.strip(), "algorithm") for each in words.split(",")]
     found: dict[str, Any] = {}
     if any(own):
         together = "".join(each for each in own if each)

@@ -23,6 +23,8 @@ ACCEPTED = (
     "a Model, a pair of functions (init, apply), a flax linen module, a flax nnx or equinox module, "
     "or a function that makes one of the last two from `rngs` or `key`"
 )
+# Parameters of a person's own function that are not typed after its name.
+SET_ELSEWHERE = {"classes": "the data set", "rngs": "--seed", "key": "--seed"}
 
 
 class _Parts(NamedTuple):
@@ -84,9 +86,10 @@ def from_spec(text: str, classes: int | None = None) -> Model:
     """The model a person named on the command line.
 
     Args:
-        text: `logistic`, `two_nn`, `cnn`, `resnet18`, or `FILE.py:FUNCTION`. The function is called with
-            `classes=` if it has such an argument, and may return anything that `as_model` takes. The file
-            stands alone: modules beside it are not found, so that its hash says all.
+        text: `logistic`, `two_nn`, `cnn`, `resnet18`, or `FILE.py:FUNCTION`, after which parameters of the
+            function may follow as `+NAME=VALUE`. It is called with `classes=` if it has such an argument, and may
+            return anything that `as_model` takes. The file stands alone: modules beside it are not found, so that
+            its hash says all.
         classes: number of classes of the data set, where it has any.
 
     Example:
@@ -101,7 +104,7 @@ def from_spec(text: str, classes: int | None = None) -> Model:
     }
     if text in built_in:
         return built_in[text]() if classes is None else built_in[text](classes)
-    make = own_file.function(text, "model")
+    make = own_file.function(text, "model", SET_ELSEWHERE)
     if make is None:
         raise unknown("model", text, [*built_in, "FILE.py:FUNCTION"])
     told = {"classes": classes} if classes is not None and "classes" in _arguments(make) else {}
