@@ -38,7 +38,7 @@ install_import_hook(
         "enlist.cost",
         "enlist.links",
     ],
-    "beartype.beartype",
+    "checked.checked",
 )
 
 import hypothesis

@@ -10,7 +10,7 @@ from conftest import make_dataset
 
 import enlist
 from enlist.algorithms.core import Algorithm, Reply
-from enlist.engine.rehearsal import digest
+from enlist.engine.rehearsal import digest, rehearse
 from enlist.engine.traffic import round_cost
 
 BASE = enlist.fedavg(worker_lr=0.3)
@@ -68,6 +68,11 @@ REFUSED = {
     "TracerBoolConversionError in": replying(
         lambda reply, data: reply if reply.stats.loss > 1 else reply._replace(weight=jnp.ones(()))
     ),
+    "TracerBoolConversionError in ": serving(
+        lambda ctx, key, state, got: (
+            state if ctx.rates["worker_lr"] > 1 else BASE.server(ctx, key, state, got)
+        )
+    ),
     "reduce = 'stacked': choose mean or stack": BASE._replace(reduce="stacked"),
     "mode = 'fast': a rate must be a number or a function": BASE._replace(
         rates={**BASE.rates, "mode": "fast"}
@@ -82,6 +87,30 @@ def test_parts_that_do_not_fit_are_refused_in_one_line_before_anything_is_writte
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_runs_that_differ_in_numbers_are_rehearsed_once():
+    rehearsed = []
+
+    def local(ctx, key, payload, state, data):
+        rehearsed.append(ctx.rates["worker_lr"])
+        return BASE.local(ctx, key, payload, state, data)
+
+    mine = BASE._replace(local=local)
+    x, y = DATA.x_train[0], DATA.y_train[0]
+
+    def looked_at(rate, workers=8):
+        rates = mine.rates | {"worker_lr": rate}
+        return rehearse(mine._replace(rates=rates), MODEL, x, y, enlist.Steps(1, batch=1), "float32", workers)
+
+    first = looked_at(0.1)
+    assert looked_at(0.7) is first
+    assert len(rehearsed) == 1
+    # What another shape, another number of workers or a schedule makes of it is another question.
+    looked_at(0.1, workers=9)
+    looked_at(lambda t: 0.1 / (t + 1))
+    looked_at(enlist.Decaying(0.1, 20))
+    assert len(rehearsed) == 4
 
 
 def test_a_mistake_is_told_with_the_line_of_ones_own_file():

@@ -180,6 +180,11 @@ class Algorithm(NamedTuple):
     replica: Callable[[Tree], Tree] = _nothing
 
 
+def is_schedule(rate: Any) -> bool:
+    """Whether a rate is code; all others are data."""
+    return callable(rate) or isinstance(rate, PerStep)
+
+
 def rates_at(rates: Mapping[str, Rate], t: Int[Array, ""]) -> dict[str, Any]:
     """The rates of round t: schedules are evaluated at the round, a `PerStep` is bound to it."""
 

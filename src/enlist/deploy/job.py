@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from enlist import __version__, own_file
-from enlist.algorithms.core import Algorithm
+from enlist.algorithms.core import Algorithm, is_schedule
 from enlist.algorithms.work import LocalWork
 from enlist.deploy_options import ExchangeOptions
-from enlist.engine.fit import is_schedule
 from enlist.errors import BadInput
 from enlist.launch import methods
 from enlist.options import RunOptions, unflatten

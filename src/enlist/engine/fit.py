@@ -1,11 +1,9 @@
 """Whether the parts of a run fit each other: what does not is refused in one line before anything is set up."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
-from enlist.algorithms.core import Algorithm, Decaying, PerStep
+from enlist.algorithms.core import Algorithm, Decaying, PerStep, is_schedule
 from enlist.cost import RoundCost
 from enlist.engine.rehearsal import rehearse
 from enlist.engine.task import Task
@@ -48,11 +46,6 @@ def check_parts(
     _check_precision(settings, data)
     _check_target(settings, model)
     _check_state(algorithm, model, data, sampling)
-
-
-def is_schedule(rate: Any) -> bool:
-    """Whether a rate is code; all others are data."""
-    return callable(rate) or isinstance(rate, PerStep)
 
 
 def _check_rates(algorithm: Algorithm) -> None:

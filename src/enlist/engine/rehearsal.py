@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -12,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from enlist.algorithms import core
-from enlist.algorithms.core import Algorithm, Tree
+from enlist.algorithms.core import Algorithm, Tree, is_schedule
 from enlist.algorithms.round import context
 from enlist.algorithms.work import LocalWork
-from enlist.engine.traffic import ROUND, Sent, exchanged, one_row, travelling
+from enlist.engine.traffic import ROUND, Sent, exchanged, one_row
 from enlist.errors import BadInput
 from enlist.problem.models import Model
 from enlist.problem.objective import initial, objective
@@ -28,6 +29,8 @@ def rehearse(
 ) -> Sent:
     """Traces a worker's half and the server's half of a round, and returns the shapes of what travels.
 
+    Rates are numbers that are not known yet, as in a run: of runs that differ in them, one is traced.
+
     Args:
         x, y: one example and what is to be predicted for it, or anything of their shape and type.
     """
@@ -35,11 +38,40 @@ def rehearse(
         raise BadInput(
             f"algorithm {algorithm.name}: reduce = {algorithm.reduce!r}: choose {' or '.join(REDUCES)}"
         )
-    sent = _traced(algorithm, travelling, algorithm, model, x, y, work, precision, workers)
+    rates = sorted(algorithm.rates.items())
+    numbers = tuple((name, jax.tree.map(_any_number, rate)) for name, rate in rates if not is_schedule(rate))
+    schedules = tuple((name, rate) for name, rate in rates if is_schedule(rate))
+    code = algorithm._replace(rates=())  # type: ignore[arg-type]
+    return _rehearsed(code, numbers, schedules, model, one_row(x), one_row(y), work, precision, workers)
+
+
+def _any_number(rate: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((), jnp.float32)
+
+
+@lru_cache(maxsize=64)
+def _rehearsed(
+    algorithm: Algorithm,
+    numbers: tuple[tuple[str, Any], ...],
+    schedules: tuple[tuple[str, Any], ...],
+    model: Model,
+    x: jax.ShapeDtypeStruct,
+    y: jax.ShapeDtypeStruct,
+    work: LocalWork,
+    precision: str,
+    workers: int,
+) -> Sent:
+    def half(of: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
+        """Of the round, as a function of the rates too."""
+        return lambda rates, *given: of(
+            algorithm._replace(rates=rates | dict(schedules)), model, work, precision, workers
+        )(*given)
+
+    rates = dict(numbers)
+    sent = _traced(algorithm, jax.eval_shape, half(exchanged), rates, x, y, ROUND)
     _must_be_alike(algorithm, "local must leave states of its worker", sent.state, sent.renewed)
-    served = _served(algorithm, model, work, precision, workers)
     before, after, params, given = _traced(
-        algorithm, jax.eval_shape, served, one_row(x), ROUND, sent.up, sent.probe
+        algorithm, jax.eval_shape, half(_served), rates, x, ROUND, sent.up, sent.probe
     )
     _must_be_alike(algorithm, "server must return states", before, after)
     _must_be_alike(algorithm, "params must give parameters", params, given)

@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from enlist.algorithms import keys
+from enlist.algorithms.core import is_schedule
 from enlist.algorithms.work import Batch, LocalWork
 from enlist.cost import RoundCost, nbytes
 from enlist.engine import evaluation, execution, platform, rows
 from enlist.engine.clock import Clock, clock
 from enlist.engine.execution import Execution
-from enlist.engine.fit import check, is_schedule
+from enlist.engine.fit import check
 from enlist.engine.plan import Plan
 from enlist.engine.program import Program, RoundInfo, RunState, program
 from enlist.engine.rows import Read, put_rows

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from enlist.algorithms.core import is_schedule
 from enlist.engine.board import Tally, board
-from enlist.engine.fit import check, check_cohorts, is_schedule
+from enlist.engine.fit import check, check_cohorts
 from enlist.engine.folder import finished, read_config
 from enlist.engine.run import Run
 from enlist.engine.task import Room, Task, room_for
