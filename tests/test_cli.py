@@ -424,6 +424,7 @@ def test_data_lists_and_locates(capsys, monkeypatch, tmp_path):
     (tmp_path / "cache/data").mkdir(parents=True)
     (tmp_path / "cache/data/mnist.npz").touch()
     assert enlist("data where mnist", capsys) == f"{tmp_path}/cache/data/mnist.npz\n"
+    assert f"mnist {tmp_path}/cache/data/mnist.npz\n" in enlist("data list", capsys)
 
 
 def test_version(capsys):

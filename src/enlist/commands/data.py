@@ -47,15 +47,27 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json([row._asdict() for row in rows])
         return
+    from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("name", "classes", "train", "test", "example")
-    for head in ("where", "note"):
-        table.add_column(head, overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in ("name", "classes", "train", "test", "example", "where"):
+        table.add_column(
+            head, no_wrap=True, justify="right" if head in ("classes", "train", "test") else "left"
+        )
+    table.add_column("note")
+    kept = {row.name: path for row in rows if (path := datasets.where(row.name)) is not None}
     for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    Console().print(table)
+        state = "here" if row.name in kept else row.where
+        told = row._replace(where=state)._asdict() | {"shape": "×".join(map(str, row.shape))}
+        table.add_row(*("-" if cell is None else str(cell) for cell in told.values()))
+    console = Console()
+    console.print(table)
+    for name, path in kept.items():
+        # Never wrapped: a path broken over two lines cannot be copied.
+        console.print(Text(f"{name} ", style="dim") + Text(str(path)), soft_wrap=True)
 
 
 def _locate(action: str, name: str, as_json: bool) -> None:
