@@ -106,6 +106,7 @@ def test_a_copy_is_named_with_the_same_parameters():
             "own.py:clipped+worker_lr=2",
             "own.py:clipped+worker_lr=2: worker_lr is set by --worker-lr; leave it out here",
         ),
+        (None, "fedprox+mu=0.1", "algorithm fedprox+mu=0.1: type --algorithm fedprox --mu=0.1"),
         (EXAMPLE.read_text(), "own.py:clipped+bound=1+bound=2", "bound is there twice"),
         (EXAMPLE.read_text(), "own.py:clipped+bound=x", "bound = 'x': a rate must be a number"),
         ("import sys; sys.exit(3)", "own.py:make", "the file ended the program (sys.exit(3))"),

@@ -90,6 +90,11 @@ def maker(name: str) -> Callable[..., Algorithm]:
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     own = own_file.function(name, "algorithm", SET_ELSEWHERE)
+    plain, *pairs = own_file.PAIR.split(name)
+    if plain in ALGORITHMS:
+        raise BadInput(
+            f"algorithm {name}: type --algorithm {plain} {' '.join(f'--{pair}' for pair in pairs)}"
+        )
     if own is None:
         raise unknown("algorithm", name, [*ALGORITHMS, "FILE.py:FUNCTION"])
     return own
