@@ -38,7 +38,7 @@ install_import_hook(
         "enlist.cost",
         "enlist.links",
     ],
-    "checked.checked",
+    "beartype.beartype",
 )
 
 import hypothesis

@@ -68,11 +68,6 @@ REFUSED = {
     "TracerBoolConversionError in": replying(
         lambda reply, data: reply if reply.stats.loss > 1 else reply._replace(weight=jnp.ones(()))
     ),
-    "TracerBoolConversionError in ": serving(
-        lambda ctx, key, state, got: (
-            state if ctx.rates["worker_lr"] > 1 else BASE.server(ctx, key, state, got)
-        )
-    ),
     "reduce = 'stacked': choose mean or stack": BASE._replace(reduce="stacked"),
     "mode = 'fast': a rate must be a number or a function": BASE._replace(
         rates={**BASE.rates, "mode": "fast"}
@@ -87,6 +82,14 @@ def test_parts_that_do_not_fit_are_refused_in_one_line_before_anything_is_writte
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_code_that_depends_on_what_a_rate_is_is_refused():
+    def server(ctx, key, state, got):
+        return state if ctx.rates["worker_lr"] > 1 else BASE.server(ctx, key, state, got)
+
+    with pytest.raises(enlist.BadInput, match=r"TracerBoolConversionError in .*test_rehearsal\.py, line \d+"):
+        run(serving(server))
 
 
 def test_runs_that_differ_in_numbers_are_rehearsed_once():

@@ -185,6 +185,15 @@ def is_schedule(rate: Any) -> bool:
     return callable(rate) or isinstance(rate, PerStep)
 
 
+def data_and_schedules(rates: Mapping[str, Rate]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those that a compiled program is given, and those that it is compiled with, each by name in order."""
+    ordered = sorted(rates.items())
+    return (
+        {name: rate for name, rate in ordered if not is_schedule(rate)},
+        {name: rate for name, rate in ordered if is_schedule(rate)},
+    )
+
+
 def rates_at(rates: Mapping[str, Rate], t: Int[Array, ""]) -> dict[str, Any]:
     """The rates of round t: schedules are evaluated at the round, a `PerStep` is bound to it."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from enlist import __version__, own_file
-from enlist.algorithms.core import Algorithm, is_schedule
+from enlist.algorithms.core import Algorithm, data_and_schedules
 from enlist.algorithms.work import LocalWork
 from enlist.deploy_options import ExchangeOptions
 from enlist.errors import BadInput
@@ -85,6 +85,5 @@ def problem(job: Job, folder: Path) -> Problem:
         algorithm._replace(rates={}),
         adapters.from_spec(options.problem.model, job.classes),
         methods.local_work(options.method),
-        {name: rate for name, rate in algorithm.rates.items() if not is_schedule(rate)},
-        {name: rate for name, rate in algorithm.rates.items() if is_schedule(rate)},
+        *data_and_schedules(algorithm.rates),
     )

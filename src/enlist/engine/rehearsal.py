@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from enlist.algorithms import core
-from enlist.algorithms.core import Algorithm, Tree, is_schedule
+from enlist.algorithms.core import Algorithm, Tree, data_and_schedules
 from enlist.algorithms.round import context
 from enlist.algorithms.work import LocalWork
 from enlist.engine.traffic import ROUND, Sent, exchanged, one_row
@@ -38,15 +38,19 @@ def rehearse(
         raise BadInput(
             f"algorithm {algorithm.name}: reduce = {algorithm.reduce!r}: choose {' or '.join(REDUCES)}"
         )
-    rates = sorted(algorithm.rates.items())
-    numbers = tuple((name, jax.tree.map(_any_number, rate)) for name, rate in rates if not is_schedule(rate))
-    schedules = tuple((name, rate) for name, rate in rates if is_schedule(rate))
-    code = algorithm._replace(rates=())  # type: ignore[arg-type]
-    return _rehearsed(code, numbers, schedules, model, one_row(x), one_row(y), work, precision, workers)
-
-
-def _any_number(rate: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((), jnp.float32)
+    data, schedules = data_and_schedules(algorithm.rates)
+    numbers = jax.tree.map(lambda rate: jax.ShapeDtypeStruct((), jnp.float32), data)
+    return _rehearsed(
+        algorithm._replace(rates=()),  # type: ignore[arg-type]
+        tuple(numbers.items()),
+        tuple(schedules.items()),
+        model,
+        one_row(x),
+        one_row(y),
+        work,
+        precision,
+        workers,
+    )
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from enlist.algorithms import keys
-from enlist.algorithms.core import is_schedule
+from enlist.algorithms.core import data_and_schedules
 from enlist.algorithms.work import Batch, LocalWork
 from enlist.cost import RoundCost, nbytes
 from enlist.engine import evaluation, execution, platform, rows
@@ -162,11 +162,7 @@ def _set_up(task: Task, chosen: Execution, room: Room, like: Session | None, cos
     run_key = jax.random.key(settings.seed)
     params = initial(task.model, keys.init_key(run_key), jnp.asarray(federation.data.x_train[:1]))
     plan = _plan(task, chosen, room, nbytes(params))
-    rates = {
-        name: jax.tree.map(jnp.float32, rate)
-        for name, rate in algorithm.rates.items()
-        if not is_schedule(rate)
-    }
+    rates = jax.tree.map(jnp.float32, data_and_schedules(algorithm.rates)[0])
     return Session(
         plan=plan,
         program=program(plan),
@@ -190,9 +186,7 @@ def _plan(task: Task, chosen: Execution, room: Room, message_bytes: int) -> Plan
     )
     return Plan(
         algorithm=task.algorithm._replace(rates=()),  # type: ignore[arg-type]
-        schedules=tuple(
-            (name, rate) for name, rate in sorted(task.algorithm.rates.items()) if is_schedule(rate)
-        ),
+        schedules=tuple(data_and_schedules(task.algorithm.rates)[1].items()),
         model=task.model,
         precision=settings.precision,
         work=task.work,
