@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -202,15 +202,20 @@ def _params(load: Load) -> Any:
 def _step_jaxpr(load: Load) -> Any:
     rows = load.work.batch or int(load.sizes.max())
     x, y = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype) for a in load.example)
+    return _traced_step(load.model, load.precision, x, y)
+
+
+@lru_cache(maxsize=64)
+def _traced_step(model: Model, precision: str, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct) -> Any:
+    """Once for all runs that differ in rates, seeds or partitions."""
+    rows = len(x)
 
     def step(params: Any, x: Any, y: Any) -> Any:
         order = jax.numpy.arange(rows)
         data = WorkerData(x, y, order, 0, rows, rows, rows, 1)
-        return gradient(
-            objective(load.model, load.precision), params, data, Batch(order, jax.numpy.int32(rows))
-        )
+        return gradient(objective(model, precision), params, data, Batch(order, jax.numpy.int32(rows)))
 
-    return jax.make_jaxpr(step)(_params(load), x, y)
+    return jax.make_jaxpr(step)(jax.eval_shape(partial(initial, model), jax.random.key(0), x), x, y)
 
 
 def _equations(jaxpr: Any) -> Any:
