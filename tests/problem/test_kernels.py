@@ -64,15 +64,36 @@ def test_conv_equals_the_plain_one(interpreted, mapped, images, filters, stride,
     assert_close(ours, theirs, bound)
 
 
-@pytest.mark.parametrize(("channels", "filters", "size"), [(1, 3, (8, 9)), (40, 5, (7, 6))])
-def test_conv_pool_equals_conv_and_pool(interpreted, monkeypatch, channels, filters, size):
-    x, w = normal(0, channels, *size, 3), normal(1, 3, 3, channels, filters)
+POOLED = [  # channels, side of a filter, filters, size, dtype, bound
+    (1, 3, 3, (8, 9), jnp.float32, 2e-5),
+    (40, 3, 5, (7, 6), jnp.float32, 2e-5),
+    # The gradient of so small images goes by rows: an odd number of them, filters that fill no block.
+    (24, 4, 16, (8, 9), jnp.float32, 2e-5),
+    (32, 5, 64, (12, 12), jnp.float32, 2e-5),
+    (1, 3, 3, (8, 9), jnp.bfloat16, 2e-2),
+    (40, 3, 5, (7, 6), jnp.bfloat16, 2e-2),
+]
+
+
+@pytest.mark.parametrize(("channels", "side", "filters", "size", "kind", "bound"), POOLED)
+def test_conv_pool_equals_conv_and_pool(interpreted, monkeypatch, channels, side, filters, size, kind, bound):
+    x, w = normal(0, channels, *size, 3), normal(1, side, side, channels, filters)
     # Some windows of equal values, which share the gradient.
-    x = x.at[:, :5, :5].set(0.0)
+    x, w = x.at[:, :5, :5].set(0.0).astype(kind), w.astype(kind)
     ours = values_and_gradients(layers.conv_pool, x, w)
     monkeypatch.undo()
     theirs = values_and_gradients(lambda x, w: layers.max_pool(layers.conv_planes(x, w)), x, w)
-    assert_close(ours, theirs, 2e-5)
+    assert_close(ours, theirs, bound)
+
+
+def test_images_are_gone_through_row_by_row_where_most_patches_reach_beyond(interpreted):
+    gradient = jax.grad(lambda x, w: layers.conv_pool(x, w).sum(), argnums=(0, 1))
+    by_rows = lambda side, size: (
+        "by_rows"
+        in str(jax.make_jaxpr(gradient)(normal(0, 32, size, size, 2), normal(1, side, side, 32, 64)))
+    )
+    assert by_rows(5, 12)
+    assert not by_rows(3, 24)
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,7 @@ def _conv_pool_forward(plain: Plain, x: Array, w: Array) -> tuple[Array, tuple[A
 
 def _conv_pool_backward(plain: Plain, kept: tuple[Array, Array, Array], dy: Array) -> tuple[Array, Array]:
     def by_kernels(x: Array, w: Array, hits: Array, dy: Array) -> tuple[Array, Array]:
-        g = kernels_conv.geometry(x, w, window=2)
-        dx = kernels_conv.gradient_of_images(g, kernels_conv.unpool(g, dy, hits), w)
-        return dx, kernels_conv.gradient_of_filters(g, x, dy, hits)
+        return kernels_conv.gradients_with_pool(kernels_conv.geometry(x, w, window=2), x, w, dy, hits)
 
     plainly = lambda x, w, hits, dy: _gradients(plain, x, w, dy)
     return lax.platform_dependent(*kept, dy, cuda=by_kernels, default=plainly)
