@@ -6,8 +6,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Who starts tests in the background ignores Ctrl-C for them, and their children would inherit that.
+# Who starts tests in the background ignores Ctrl-C for them, nohup a terminal's end, and their children would too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A cache of the tests' own: they must not find, or leave, anything in the user's.
 os.environ.setdefault("ENLIST_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "enlist"))
 
@@ -55,11 +56,6 @@ platform.prepare()
 
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.load_profile("house")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of real processes first: they take longest, and wait for much of it."""
-    items.sort(key=lambda item: not any(name in item.nodeid for name in ("end_to_end", "test_hosts")))
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,8 @@ from enlist.launch.problem import deal
 from enlist.options import ProblemOptions
 
 WORKERS = 4
+# Every wait ends as soon as what it waits for is there; on a busy machine a process takes a minute to come up.
+PATIENCE = 600.0
 # Every process says whom it looks up and whom it calls.
 HOOK = """
 import os, socket
@@ -78,13 +80,13 @@ class Live:
         """As Ctrl-C does."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(PATIENCE)
 
     def stop_all(self) -> None:
         for process in self._processes.values():
             process.send_signal(signal.SIGINT)
         for process in self._processes.values():
-            process.wait(30)
+            process.wait(PATIENCE)
         self._processes.clear()
 
     def joined(self, worker: int) -> bool:
@@ -93,7 +95,7 @@ class Live:
 
     def run(self, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
         with self.running(out, *words) as process:
-            said, complained = process.communicate(timeout=400)
+            said, complained = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
     @contextlib.contextmanager
@@ -159,7 +161,7 @@ def _text(pid: int, what: str) -> str:
         return ""
 
 
-def until(holds: Callable[[], Any], seconds: float = 120.0) -> Any:
+def until(holds: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Waits for something, and returns it."""
     by = time.monotonic() + seconds
     while time.monotonic() < by:

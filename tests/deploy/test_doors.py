@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from live import PATIENCE
 
 from enlist.deploy import certificates, gate, place
 from enlist.deploy.environment import environment, program
 
-PATIENCE = 90.0
 ENLIST = [sys.executable, "-m", "enlist", "deploy"]
 
 

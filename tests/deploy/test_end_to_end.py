@@ -5,14 +5,14 @@ import signal
 from pathlib import Path
 
 import pytest
-from live import WORKERS, Live, cohorts, status, summary, until
+from live import PATIENCE, WORKERS, Live, cohorts, status, summary, until
 
 from enlist.launch.run import launch
 from enlist.options import RunOptions, unflatten
 
 # Small steps keep the tests short; who answers first is chance, so nobody is asked in reserve.
 PROBLEM = {"dataset": "digits", "partition": "dirichlet:1", "workers": WORKERS, "model": "two_nn"}
-METHOD = {"local_epochs": 1, "batch": 20, "rounds": 5, "cohort": 2}
+METHOD = {"local_epochs": 1, "batch": 20, "rounds": 3, "cohort": 2}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,9 @@ def words(**options):
 
 
 def deploy(live, out, **options):
-    return live.run(out, *words(**{**PROBLEM, **METHOD, "over_enlist": 1.0, **options}))
+    return live.run(
+        out, *words(**{**PROBLEM, **METHOD, "over_enlist": 1.0, "join_seconds": PATIENCE, **options})
+    )
 
 
 def simulated(out, **options):
@@ -56,21 +58,22 @@ def test_deployed_and_simulated_are_equal_to_the_bit(live, tmp_path, options):
     done = deploy(live, tmp_path / "deployed", **options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert model(tmp_path / "deployed") == simulated(tmp_path / "simulated", **options)
-    assert "round 5/5" in done.stdout
+    assert "round 3/3" in done.stdout
 
 
 def test_a_killed_server_app_and_a_killed_link_change_no_bit(live, tmp_path):
     """One after the other in one run: the run goes on by itself each time, workers' states included."""
     out, scaffold = tmp_path / "deployed", {"algorithm": "scaffold"}
-    with live.running(out, *words(**PROBLEM, **METHOD, **scaffold, over_enlist=1.0)) as process:
+    options = {**PROBLEM, **METHOD, **scaffold, "over_enlist": 1.0, "join_seconds": PATIENCE}
+    with live.running(out, *words(**options)) as process:
         until(lambda: status(out)["round"] >= 1)
         os.kill(status(out)["pid"], signal.SIGKILL)
-        until(lambda: status(out)["round"] >= 3)
+        until(lambda: status(out)["round"] >= 2)
         os.kill(live.link(), signal.SIGKILL)
-        said, complained = process.communicate(timeout=400)
+        said, complained = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + complained
     assert "started again" in said
-    assert "round 5/5" in said
+    assert "round 3/3" in said
     assert model(out) == simulated(tmp_path / "simulated", **scaffold)
     assert summary(out)["deployment"]["sittings"] == 2
 
@@ -82,7 +85,7 @@ def test_a_worker_killed_in_the_middle_of_a_round_is_done_without(live, tmp_path
     with live.running(out, *words(**options)) as process:
         until(lambda: live.app_of(1))
         os.kill(live.node_of(1), signal.SIGKILL)
-        said, complained = process.communicate(timeout=400)
+        said, complained = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + complained
     replayed = simulated(
         tmp_path / "simulated", rounds=3, cohort=None, sampling=f"recorded:{out}/cohorts.jsonl"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from live import processes_of, status, until
+from live import PATIENCE, processes_of, status, until
 
 COMMAND = [sys.executable, "-m", "enlist", "deploy", "local", "--dataset", "digits", "--model", "logistic"]
 
@@ -18,7 +18,9 @@ COMMAND = [sys.executable, "-m", "enlist", "deploy", "local", "--dataset", "digi
 def test_one_command_deploys_runs_and_leaves_nothing_behind(tmp_path):
     out = tmp_path / "out"
     words = ["--workers", "2", "--cohort", "2", "--rounds", "2", "--local-epochs", "1", "--json"]
-    done = subprocess.run([*COMMAND, *words, "--out", str(out)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*COMMAND, *words, "--out", str(out)], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert told["status"] == "done"
@@ -59,13 +61,15 @@ def test_interrupted_it_ends_everything_and_can_go_on(tmp_path):
     )
     until(lambda: status(out)["round"] >= 2)
     process.send_signal(signal.SIGINT)
-    _, complained = process.communicate(timeout=60)
+    _, complained = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, complained
     assert f"enlist deploy local --resume {out}" in complained
     until(lambda: not processes_of(out), 15)
     taken_over = tmp_path / "taken-over"
     shutil.copytree(out, taken_over)
-    again = subprocess.run([*COMMAND[:5], "--resume", str(out)], capture_output=True, text=True, timeout=300)
+    again = subprocess.run(
+        [*COMMAND[:5], "--resume", str(out)], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert again.returncode == 0, again.stdout + again.stderr
     simulated = [
         sys.executable,
