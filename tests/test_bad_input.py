@@ -192,6 +192,15 @@ NUMBERS = [
     (f"{RUN} --downlink 1e300", "downlink = 1e+300: must be 1e+37 or less"),
     (f"{RUN} --latency -1", "latency = -1: must be 0 or more"),
     (f"{RUN} --latency inf", "latency = inf: must be a finite number"),
+    (f"{RUN} --augment crop_flip", "unknown augment 'crop_flip'"),
+    (
+        f"{RUN} --augment crop --batch 0",
+        "augment: with --batch 0 a step takes the gradient of all rows as they are",
+    ),
+    (
+        f"{RUN} --augment flip --dataset synthetic:1,1",
+        "augment does not fit synthetic(1,1): images [height, width, ",
+    ),
     (f"{RUN} --share-data -0.1", "share-data = -0.1: must be 0 or more"),
     (f"{RUN} --share-data 5", "share-data = 5: must be 1 or less"),
     (f"{RUN} --share-data 1", "share-data = 1: must be above 0 and below 1"),

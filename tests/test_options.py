@@ -46,6 +46,7 @@ CHANGES = {
     "partition": ("--partition iid", "", params),
     "workers": ("--workers 40", "", params),
     "model": ("--model two_nn", "", fact("parameters")),
+    "augment": ("--augment crop", "", params),
     "share_data": ("--share-data 0.1", "", fact("setup_bytes")),
     "share_portion": ("--share-portion 0.5", "--share-data 0.1", fact("setup_bytes")),
     "cohort": ("--cohort 5", "", column("cohort")),

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from enlist.errors import EnlistError as EnlistError
     from enlist.options import Settings as Settings
     from enlist.participation import sampling as sampling
+    from enlist.problem import augment as augment
     from enlist.problem import datasets as datasets
     from enlist.problem import models as models
     from enlist.problem import partition as partition
@@ -102,6 +103,7 @@ _HOME = {
     "tune": "studies.tune",
 }
 _ROOMS = {
+    "augment": "problem.augment",
     "datasets": "problem.datasets",
     "encoding": "algorithms.encoding",
     "models": "problem.models",

@@ -10,7 +10,11 @@ EPOCHS = {"local_steps": None, "local_epochs": 1}
 ADAM = {"worker_optimizer": "adam", "worker_lr": 0.01}
 # Ways of drawing, computing and shortening are spread over the methods, so that few programs are compiled.
 RUNS = {
-    "fedavg, with-replacement": {"sampling": "with-replacement", "cohort": 4},
+    "fedavg, with-replacement, varied images": {
+        "sampling": "with-replacement",
+        "cohort": 4,
+        "augment": "crop-flip",
+    },
     "scaffold, at-least, two_nn": {
         "algorithm": "scaffold",
         "sampling": "at-least",

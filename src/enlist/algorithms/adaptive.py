@@ -144,7 +144,7 @@ def _adaptive() -> Algorithm:
     def local(ctx: Context, key: Key[Array, ""], payload: Payload, x_i: Tree, data: WorkerData) -> Reply:
         (x_t, tau), eta_l = payload, one_worker_rate("adaptive", ctx)
         table = ctx.work.table(key, data.size, data.reach, data.capacity)
-        at = loss_and_gradient(ctx, table, data, jnp.int32(0))
+        at = loss_and_gradient(ctx, key, table, data, jnp.int32(0))
         (loss, gradient), (own_loss, own_gradient) = at(x_t), at(x_i)
         distance = optax.tree.norm(difference(x_i, x_t))
         scale = jnp.where(distance > 0, 1 / jnp.maximum(distance, 1e-30), 0.0)

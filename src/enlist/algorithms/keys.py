@@ -12,6 +12,7 @@ from jaxtyping import Array, Int, Key
 RunKey = Key[Array, ""]
 # Folded into a worker's or the server's own key; far above the small numbers that these fold in themselves.
 ENCODING = 0xFFFF_E0C0
+AUGMENTING = 0xFFFF_A060
 
 
 class Role(IntEnum):
@@ -50,3 +51,8 @@ def server_key(run: RunKey, t: Int[Array, ""]) -> RunKey:
 def encoding_key(own: RunKey, part: int) -> RunKey:
     """For encoding one part of what a worker or the server sends in a round, from its key of that round."""
     return random.fold_in(random.fold_in(own, ENCODING), part)
+
+
+def augment_key(own: RunKey, k: Int[Array, ""]) -> RunKey:
+    """For varying the batch of local step k, from the worker's key of that round."""
+    return random.fold_in(random.fold_in(own, AUGMENTING), k)

@@ -9,6 +9,7 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Int, Key
 
+from enlist.algorithms import keys
 from enlist.algorithms.core import Context, LocalStats, Scalar, Tree, WorkerData
 from enlist.algorithms.work import Batch, Table
 from enlist.problem.objective import Objective
@@ -17,11 +18,20 @@ from enlist.problem.objective import Objective
 FULL_GRADIENT_ROWS = 1024
 
 
-def gradient(objective: Objective, params: Tree, data: WorkerData, batch: Batch) -> tuple[Scalar, Tree]:
-    """Loss and gradient of F_i on one batch; padding has no weight."""
+def gradient(
+    objective: Objective, params: Tree, data: WorkerData, batch: Batch, key: Key[Array, ""] | None = None
+) -> tuple[Scalar, Tree]:
+    """Loss and gradient of F_i on one batch; padding has no weight.
+
+    Args:
+        key: for varying the batch, where the objective does; without one it is taken as it is.
+    """
     places = len(batch.positions)
     weights = (jnp.arange(places) < batch.count) / batch.count.astype(jnp.float32)
-    return objective.loss_and_grad(params, *data.take(batch.positions), weights)
+    x, y = data.take(batch.positions)
+    if objective.augment is not None and key is not None:
+        x = objective.augment(key, x)
+    return objective.loss_and_grad(params, x, y, weights)
 
 
 def full_gradient(objective: Objective, params: Tree, data: WorkerData) -> tuple[Scalar, Tree]:
@@ -92,7 +102,7 @@ def run_locally(
     table = ctx.work.table(key, data.size, data.reach, data.capacity)
 
     def step(k: Int[Array, ""], at: Moving) -> Moving:
-        look = loss_and_gradient(ctx, table, data, k)
+        look = loss_and_gradient(ctx, key, table, data, k)
         loss, g = look(at.params)
         updates, state = optimizer.update(correct(g, at.params, lambda z: look(z)[1]), at.state, at.params)
         if data.longest is None:
@@ -112,10 +122,11 @@ def run_locally(
 
 
 def loss_and_gradient(
-    ctx: Context, table: Table, data: WorkerData, k: Int[Array, ""]
+    ctx: Context, key: Key[Array, ""], table: Table, data: WorkerData, k: Int[Array, ""]
 ) -> Callable[[Tree], tuple[Scalar, Tree]]:
-    """Of local step k, as a function of the point."""
+    """Of local step k, as a function of the point; `key` is the worker's of the round."""
     if ctx.work.batch == 0:
         return lambda x: full_gradient(ctx.objective, x, data)
     batch = ctx.work.pick(table, k, data.size)
-    return lambda x: gradient(ctx.objective, x, data, batch)
+    varying = None if ctx.objective.augment is None else keys.augment_key(key, k)
+    return lambda x: gradient(ctx.objective, x, data, batch, varying)

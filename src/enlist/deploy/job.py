@@ -12,8 +12,8 @@ from enlist.algorithms.work import LocalWork
 from enlist.deploy_options import ExchangeOptions
 from enlist.errors import BadInput
 from enlist.launch import methods
+from enlist.launch.problem import model
 from enlist.options import RunOptions, unflatten
-from enlist.problem import adapters
 from enlist.problem.models import Model
 
 NAME = "job.json"
@@ -83,7 +83,7 @@ def problem(job: Job, folder: Path) -> Problem:
     return Problem(
         options,
         algorithm._replace(rates={}),
-        adapters.from_spec(options.problem.model, job.classes),
+        model(options.problem, job.classes),
         methods.local_work(options.method),
         *data_and_schedules(algorithm.rates),
     )

@@ -25,11 +25,10 @@ from enlist.engine.rehearsal import rehearse
 from enlist.engine.undertaking import DEPLOYMENT
 from enlist.errors import BadInput, EnlistError
 from enlist.launch import methods
-from enlist.launch.problem import cohort, file_hashes
+from enlist.launch.problem import cohort, file_hashes, model
 from enlist.launch.run import check_folder, check_names, complete_config
 from enlist.options import OutputOptions, RunOptions
 from enlist.participation import recorded
-from enlist.problem import adapters
 
 # Starts of the server app in a row without a new round, after which there is no sense in another.
 MOST_STARTS = 3
@@ -95,9 +94,9 @@ def prepare(
     strategy.places(workers)
     rows = read_holdout(options.problem.dataset, workers, options.settings.seed)
     data = as_dataset(rows, options.problem.dataset)
-    model = adapters.from_spec(options.problem.model, rows.classes)
-    fit.check_parts(algorithm, model, data, strategy, options.settings)
-    rehearse(algorithm, model, rows.x[0], rows.y[0], work, options.settings.precision, workers)
+    own = model(options.problem, rows.classes)
+    fit.check_parts(algorithm, own, data, strategy, work, options.settings)
+    rehearse(algorithm, own, rows.x[0], rows.y[0], work, options.settings.precision, workers)
     problem = replace(options.problem, workers=workers)
     config = complete_config(replace(options, problem=problem, participation=participation)) | found
     own_files(config)

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 
 from enlist.algorithms.core import Algorithm, Decaying, PerStep, is_schedule
+from enlist.algorithms.work import LocalWork
 from enlist.cost import RoundCost
 from enlist.engine.rehearsal import rehearse
 from enlist.engine.task import Task
@@ -14,6 +15,7 @@ from enlist.participation.sampling import Sampling
 from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model, accuracy, cross_entropy
+from enlist.problem.objective import inputs
 
 EXACT_IN_BF16, LOOKED_AT = 256, 10_000
 
@@ -22,7 +24,7 @@ def check(task: Task) -> RoundCost:
     """Refuses parts that do not fit each other, and says what a round of them sends."""
     check_cohorts(task)
     data = task.federation.data
-    check_parts(task.algorithm, task.model, data, task.sampling, task.settings)
+    check_parts(task.algorithm, task.model, data, task.sampling, task.work, task.settings)
     _check_worker_accuracy(task.settings, task.federation)
     # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
     sent = rehearse(
@@ -38,11 +40,12 @@ def check(task: Task) -> RoundCost:
 
 
 def check_parts(
-    algorithm: Algorithm, model: Model, data: Dataset, sampling: Sampling, settings: Settings
+    algorithm: Algorithm, model: Model, data: Dataset, sampling: Sampling, work: LocalWork, settings: Settings
 ) -> None:
     """Refuses parts that do not fit each other, whoever holds the data."""
     _check_rates(algorithm)
     _check_model(model, data)
+    _check_augment(model, data, work)
     _check_precision(settings, data)
     _check_target(settings, model)
     _check_state(algorithm, model, data, sampling)
@@ -145,3 +148,22 @@ def _check_model(model: Model, data: Dataset) -> None:
         raise BadInput(
             f"model {model.name} has {out.shape[1]} outputs but {data.name} has {data.classes} classes"
         )
+
+
+def _check_augment(model: Model, data: Dataset, work: LocalWork) -> None:
+    """What is varied at random stays what the model takes, and there are batches to vary."""
+    if model.augment is None:
+        return
+    if work.batch == 0:
+        raise BadInput(
+            "augment: with --batch 0 a step takes the gradient of all rows as they are; leave one out"
+        )
+    rows = jax.ShapeDtypeStruct((2, *data.x_train.shape[1:]), data.x_train.dtype)
+    x = jax.eval_shape(inputs, rows)
+    try:
+        got = jax.eval_shape(model.augment, jax.random.key(0), x)
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"augment does not fit {data.name}: {reason[:200]}") from error
+    if (getattr(got, "shape", None), getattr(got, "dtype", None)) != (x.shape, x.dtype):
+        raise BadInput(f"augment must give what it was given, {x.dtype}{list(x.shape)}, but gives {got}")

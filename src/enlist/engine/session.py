@@ -1,6 +1,6 @@
 """A run that is set up: the compiled program, the data on the devices, the state, and how to advance it."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,17 +25,25 @@ from enlist.engine.task import Room, Task, room_for
 from enlist.links import Links, resolve
 from enlist.options import Settings
 from enlist.problem.federation import Federation
-from enlist.problem.objective import initial
+from enlist.problem.objective import initial, objective
 
 EVALUATED_ROWS = {"cpu": 500, "gpu": 2000}
 
 
 class LocalDraw(NamedTuple):
-    """One local run of a round: who, which occurrence of it, and the rows of every batch, in order."""
+    """One local run of a round.
+
+    Args:
+        worker: who.
+        draw: which occurrence of it in the round.
+        batches: the rows of every batch, in order.
+        inputs: every batch as it was varied at random, where the model does that (`Model.augment`).
+    """
 
     worker: int
     draw: int
     batches: list[np.ndarray]
+    inputs: list[np.ndarray] | None = None
 
 
 @dataclass
@@ -84,21 +92,34 @@ class Session:
         sizes = jnp.asarray(self.federation.sizes)
         cohort = jax.device_get(self.program.cohort(sizes, self.key, jnp.int32(t)))
         return [
-            LocalDraw(int(worker), int(draw), list(self._batches(t, int(worker), int(draw))))
+            self._drawn_by(t, int(worker), int(draw))
             for worker, draw, weight in zip(*cohort, strict=True)
             if weight > 0
         ]
 
-    def _batches(self, t: int, worker: int, draw: int) -> Iterator[np.ndarray]:
+    def _drawn_by(self, t: int, worker: int, draw: int) -> LocalDraw:
         rows = self.federation.train.rows(worker)
         steps = int(self.plan.work.count(len(rows), t))
         if self.plan.work.batch == 0:
-            yield from [rows] * steps
-            return
+            return LocalDraw(worker, draw, [rows] * steps)
         key = keys.worker_key(self.key, jnp.int32(t), jnp.int32(worker), jnp.int32(draw))
         picked = jax.device_get(_all_batches(self.plan.work, self.plan.capacity, key, jnp.int32(len(rows))))
-        for positions, count in list(zip(*picked, strict=True))[:steps]:
-            yield rows[positions[:count]]
+        batches = list(zip(*picked, strict=True))[:steps]
+        meant = [rows[positions[:count]] for positions, count in batches]
+        return LocalDraw(worker, draw, meant, self._varied(key, rows, batches))
+
+    def _varied(
+        self, key: Key[Array, ""], rows: np.ndarray, batches: Sequence[tuple[np.ndarray, np.int32]]
+    ) -> list[np.ndarray] | None:
+        augment = objective(self.plan.model, self.plan.precision).augment
+        if augment is None:
+            return None
+        x = self.federation.data.x_train
+        seen = (
+            augment(keys.augment_key(key, jnp.int32(k)), jnp.asarray(x[rows[positions]]))
+            for k, (positions, _) in enumerate(batches)
+        )
+        return [np.asarray(batch)[:count] for batch, (_, count) in zip(seen, batches, strict=True)]
 
 
 @partial(jax.jit, static_argnums=(0, 1))

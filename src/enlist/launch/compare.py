@@ -177,7 +177,7 @@ def _common(options: CompareOptions, seeds: range, hashes: dict[str, Any]) -> Co
     participation, strategy = cohort(options.participation, federation.workers)
     filled = RunOptions(problem, participation, method=options.method, settings=options.settings)
     federations = {seed: each for seed, (_, each) in dealt.items()}
-    return Common(filled, federations, model(problem.model, federation), strategy, hashes)
+    return Common(filled, federations, model(problem, federation.classes), strategy, hashes)
 
 
 def _candidate(

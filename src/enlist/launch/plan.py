@@ -65,7 +65,7 @@ def launch_plan(
     check_work(work, federation)
     between = links_of(options.settings, federation.workers)
     with memory_explained():
-        own = model(problem.model, federation)
+        own = model(problem, federation.classes)
         task = Task(algorithm, own, federation, strategy, work, options.settings, between)
         facts = planned(
             task, problem.dataset, options.plan, options.estimate, timed=measure, say=say

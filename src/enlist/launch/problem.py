@@ -9,12 +9,12 @@ from typing import Any
 
 from enlist import links, own_file
 from enlist.algorithms.work import LocalWork, Steps
-from enlist.errors import BadInput
+from enlist.errors import BadInput, unknown
 from enlist.launch.methods import amount
 from enlist.options import HASHES, MethodOptions, ParticipationOptions, ProblemOptions
 from enlist.participation import recorded, sampling
 from enlist.participation.sampling import Sampling
-from enlist.problem import adapters, datasets, mapped, partition
+from enlist.problem import adapters, augment, datasets, mapped, partition
 from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model
@@ -25,6 +25,7 @@ DEFAULT_BATCH = MethodOptions.batch
 # Row numbers that a worker may draw for one round, all held in memory at once: 1 GiB of them.
 MOST_DRAWS = 2**28
 Load = Callable[..., Dataset]
+AUGMENTS = {"none": None, "crop": augment.crop, "flip": augment.flip, "crop-flip": augment.crop_flip}
 
 
 def deal(options: ProblemOptions, seed: int, load: Load = datasets.load) -> tuple[ProblemOptions, Federation]:
@@ -78,12 +79,22 @@ def cohort(options: ParticipationOptions, workers: int) -> tuple[ParticipationOp
     return replace(options, cohort=size), strategy
 
 
-def model(spec: str, federation: Federation) -> Model:
-    """The model by its name, or of a person's own file."""
+def model(options: ProblemOptions, classes: int | None) -> Model:
+    """The model by its name, or of a person's own file, and how its training images are varied."""
+    check_augment(options)
     try:
-        return adapters.from_spec(spec, federation.classes)
+        made = adapters.from_spec(options.model, classes)
     except SystemExit as stop:
-        raise BadInput(f"model {spec}: the file ended the program (sys.exit({stop.code!r}))") from stop
+        raise BadInput(
+            f"model {options.model}: the file ended the program (sys.exit({stop.code!r}))"
+        ) from stop
+    return made if options.augment is None else made._replace(augment=AUGMENTS[options.augment])
+
+
+def check_augment(options: ProblemOptions) -> None:
+    """Spelling alone."""
+    if options.augment is not None and options.augment not in AUGMENTS:
+        raise unknown("augment", options.augment, [*AUGMENTS])
 
 
 def check_work(work: LocalWork, federation: Federation) -> None:

@@ -22,7 +22,7 @@ from enlist.engine.tracking import require_tensorboard
 from enlist.engine.undertaking import undertake
 from enlist.errors import BadInput, EnlistError, unknown
 from enlist.launch import joining, methods
-from enlist.launch.problem import DEFAULT_COHORT, check_work, cohort, deal, file_hashes, model
+from enlist.launch.problem import DEFAULT_COHORT, check_augment, check_work, cohort, deal, file_hashes, model
 from enlist.options import (
     HostOptions,
     OutputOptions,
@@ -66,7 +66,7 @@ def launch(options: RunOptions, out: Path, *, live: bool, hashes: dict[str, Any]
     between = links_of(options.settings, federation.workers)
     config = complete_config(replace(options, problem=problem, participation=participation)) | found
     with memory_explained(), hosts.losses_explained(f"go on with: enlist run --resume {out}"):
-        own = model(problem.model, federation)
+        own = model(problem, federation.classes)
         task = Task(algorithm, own, federation, strategy, work, options.settings, between)
         run = undertake(task, out, resume=options.output.resume is not None, config=config)
         live = live and hosts.lead()
@@ -90,6 +90,7 @@ def check_names(problem: ProblemOptions, who: ParticipationOptions, settings: Se
         raise unknown("rows", settings.rows, PLACEMENTS)
     links.parse(settings.profile)
     sampling.parse(who.sampling, who.cohort or DEFAULT_COHORT, who.cohort_most)
+    check_augment(problem)
     if adapters.spec_hash(problem.model) is None:
         adapters.from_spec(problem.model)
 

@@ -167,7 +167,7 @@ def _known(asked: SpeedupProblem, workers: int, seed: int) -> Known:
 def _data_cases(options: SpeedupOptions, cohorts: list[int], steps: list[int]) -> list[Case]:
     full = options.axis.sampling == "full"
     dealt = {m: _dealt(options, m) for m in (cohorts if full else [_workers(options.subject)])}
-    own = model(options.subject.model or DEFAULT_MODEL, next(iter(dealt.values())))
+    own = model(_problem(options, 1), next(iter(dealt.values())).classes)
     batch = options.axis.batch or MethodOptions.batch
     cases = []
     for n in cohorts:

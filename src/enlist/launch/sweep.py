@@ -106,7 +106,7 @@ class Workshop:
             check_work(work, federation)
             task = Task(
                 methods.algorithm(options.rule, options.method),
-                self._model(problem.model, federation),
+                self._model(problem, federation.classes),
                 federation,
                 strategy,
                 work,
@@ -118,11 +118,11 @@ class Workshop:
         return Point(values, task, complete_config(filled) | self._sums(options))
 
     def _deal(self, options: ProblemOptions, seed: int) -> tuple[ProblemOptions, Federation]:
-        key = (replace(options, model=""), seed)
+        key = (replace(options, model="", augment=None), seed)
         if key not in self._dealt:
             self._dealt[key] = deal(options, seed, self._load)
         problem, federation = self._dealt[key]
-        return replace(problem, model=options.model), federation
+        return replace(problem, model=options.model, augment=options.augment), federation
 
     def _load(self, name: str, workers: int, seed: int) -> Dataset:
         # Only synthetic data depend on the seed; all others are loaded once.
@@ -131,10 +131,10 @@ class Workshop:
             self._data[key] = self._fetch(name, workers=workers, seed=seed)
         return self._data[key]
 
-    def _model(self, spec: str, federation: Federation) -> Model:
-        key = (spec, federation.classes)
+    def _model(self, options: ProblemOptions, classes: int | None) -> Model:
+        key = (options.model, options.augment, classes)
         if key not in self._models:
-            self._models[key] = model(spec, federation)
+            self._models[key] = model(options, classes)
         return self._models[key]
 
     def _sums(self, options: RunOptions) -> dict[str, Any]:

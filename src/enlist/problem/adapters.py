@@ -40,6 +40,7 @@ def as_model(
     metric: Callable | None = None,
     metric_name: str | None = None,
     name: str | None = None,
+    augment: Callable | None = None,
 ) -> Model:
     """A `Model` of what somebody already has.
 
@@ -63,6 +64,7 @@ def as_model(
             the loss is `squared_error`).
         metric_name: how tables call it; the metric's own name unless given.
         name: how tables call the model.
+        augment: how training batches are varied at random, such as `enlist.augment.crop_flip`.
 
     Example:
         >>> model = as_model((lambda key: {"w": jnp.zeros((4, 2))}, lambda params, x: x @ params["w"]))
@@ -78,7 +80,13 @@ def as_model(
         metric = models.negative_squared_error
     if metric is not None and metric_name is None:
         metric_name = getattr(metric, "__name__", "metric")
-    given: dict[str, Any] = {"loss": loss, "metric": metric, "metric_name": metric_name, "name": name}
+    given: dict[str, Any] = {
+        "loss": loss,
+        "metric": metric,
+        "metric_name": metric_name,
+        "name": name,
+        "augment": augment,
+    }
     return model._replace(**{key: value for key, value in given.items() if value is not None})
 
 

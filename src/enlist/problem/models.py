@@ -81,6 +81,8 @@ class Model(NamedTuple):
         metric_name: how the metric is called in tables.
         name: how the model is called in tables.
         classes: number of outputs, where known.
+        augment: `(key, x) -> x`: how a batch is varied at random before each local step (`enlist.augment`); as it
+            is unless given. Full gradients and evaluations take rows as they are.
     """
 
     init: Callable[[Any, Any], Params]
@@ -90,6 +92,7 @@ class Model(NamedTuple):
     metric_name: str = "accuracy"
     name: str = "model"
     classes: int | None = None
+    augment: Callable[[Any, Any], Any] | None = None
 
 
 def count(params: Params) -> int:

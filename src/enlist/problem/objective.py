@@ -23,11 +23,13 @@ class Objective(NamedTuple):
         loss: `loss(params, x, y, weights)`: the weighted sum of the per-example losses.
         loss_and_grad: the same with its gradient in `params`.
         scores: `scores(params, x, y)`: per-example (loss, metric).
+        augment: `augment(key, x)`: a batch varied at random; None where rows are taken as they are.
     """
 
     loss: Callable[[Params, Array, Array, Weights], Float[Array, ""]]
     loss_and_grad: Callable[[Params, Array, Array, Weights], tuple[Float[Array, ""], Params]]
     scores: Callable[[Params, Array, Array], tuple[Weights, Weights]]
+    augment: Callable[[Key[Array, ""], Array], Array] | None = None
 
 
 def objective(model: Model, precision: str = "float32") -> Objective:
@@ -57,7 +59,11 @@ def objective(model: Model, precision: str = "float32") -> Objective:
         out = outputs(params, x)
         return model.loss(out, y), model.metric(out, y)
 
-    return Objective(loss, jax.value_and_grad(loss), scores)
+    def augment(key: Key[Array, ""], x: Array) -> Array:
+        assert model.augment is not None
+        return model.augment(key, inputs(x))
+
+    return Objective(loss, jax.value_and_grad(loss), scores, augment if model.augment else None)
 
 
 def initial(model: Model, key: Key[Array, ""], x: Array) -> Params:

@@ -148,6 +148,11 @@ def estimate(
         say: is told about each point.
     """
     _check(points, rounds, workers, rows, most_rows, iterations, tolerance, seed)
+    if task.model.augment is not None:
+        raise BadInput(
+            "augment: the constants of a problem are those of its rows as they are, not of what is varied at random; "
+            "leave it out"
+        )
     began = time.perf_counter()
     session = open_session(task)
     federation = task.federation

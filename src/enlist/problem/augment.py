@@ -1,0 +1,58 @@
+"""Training images varied at random, anew in every local step: a worker with few rows then learns less by heart.
+
+`augment(key, x) -> x` takes a batch as the model sees it, bytes already scaled to [0, 1], and gives one like it.
+Every image has a key of its own, so that what becomes of it does not depend on how many stand beside it.
+
+References:
+    He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2015, sec. 4.2
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+from jaxtyping import Array, Float, Key
+
+from enlist.errors import BadInput
+
+Images = Float[Array, " batch height width channels"]
+# Pixels that an image is moved by, at most, up or down and to either side.
+REACH = 4
+
+
+def crop(key: Key[Array, ""], x: Images) -> Images:
+    """Moves each image by up to 4 pixels up or down and to either side; zeros come in where it was.
+
+    Example:
+        >>> crop(random.key(0), jnp.ones((2, 28, 28, 1))).shape
+        (2, 28, 28, 1)
+    """
+    return _each(_moved, key, x)
+
+
+def flip(key: Key[Array, ""], x: Images) -> Images:
+    """Mirrors each image, left for right, or leaves it, with equal chances."""
+    return _each(_mirrored, key, x)
+
+
+def crop_flip(key: Key[Array, ""], x: Images) -> Images:
+    """Both: what is usual for photographs."""
+    return _each(lambda own, image: _mirrored(own, _moved(own, image)), key, x)
+
+
+def _moved(key: Key[Array, ""], image: Array) -> Array:
+    wide = jnp.pad(image, ((REACH, REACH), (REACH, REACH), (0, 0)))
+    top, left = random.randint(random.fold_in(key, 0), (2,), 0, 2 * REACH + 1)
+    return lax.dynamic_slice(wide, (top, left, 0), image.shape)
+
+
+def _mirrored(key: Key[Array, ""], image: Array) -> Array:
+    return jnp.where(random.bernoulli(random.fold_in(key, 1)), image[:, ::-1], image)
+
+
+def _each(change: Callable[[Key[Array, ""], Array], Array], key: Key[Array, ""], x: Images) -> Images:
+    if x.ndim != 4:
+        raise BadInput(f"images [height, width, channels] can be moved and mirrored, not {x.shape[1:]}")
+    keys = jax.vmap(random.fold_in, (None, 0))(key, jnp.arange(len(x)))
+    return jax.vmap(change)(keys, x)

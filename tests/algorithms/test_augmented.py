@@ -1,0 +1,133 @@
+"""Batches varied at random: replayed exactly, drawn anew for every step, and never where a model is looked at."""
+
+import itertools
+
+import jax
+import numpy as np
+import oracle
+import pytest
+from conftest import make_dataset
+from test_fedavg import assert_close, layers_of, unequal
+
+import enlist
+from enlist import Epochs, Steps, augment, models, sampling
+from enlist.problem.dataset import Dataset
+
+
+def noisy(key, x):
+    """Something that no two batches share."""
+    return x + jax.random.normal(key, x.shape)
+
+
+def run(model, fed, **options):
+    return enlist.simulate(enlist.fedavg(worker_lr=0.05, server_lr=1.7), model, fed, **options)
+
+
+def as_seen(drawn, y):
+    """What the engine says that it showed the workers, as new rows: (x, y, the rows of every batch by round)."""
+    x, labels, cohorts, last = [], [], [], 0
+    for cohort in drawn:
+        cohorts.append([])
+        for one in cohort:
+            assert [len(rows) for rows in one.batches] == [len(seen) for seen in one.inputs]
+            ends = last + np.cumsum([len(rows) for rows in one.batches])
+            cohorts[-1].append([np.arange(a, b) for a, b in itertools.pairwise([last, *ends])])
+            x, labels, last = [*x, *one.inputs], [*labels, *(y[rows] for rows in one.batches)], int(ends[-1])
+    return np.concatenate(x), np.concatenate(labels), cohorts
+
+
+@pytest.mark.parametrize("work", [Steps(5, batch=6), Epochs(2, batch=8)], ids=["steps", "epochs"])
+@pytest.mark.parametrize("execution", ["one-by-one", "chunk:2"])
+def test_equals_the_oracle_on_what_was_shown(work, execution):
+    fed = unequal(make_dataset())
+    model = models.two_nn(hidden=16)._replace(augment=noisy)
+    whole = run(
+        model,
+        fed,
+        cohort=sampling.with_replacement(4),
+        local=work,
+        rounds=3,
+        seed=7,
+        execution=execution,
+        devices=1,
+    )
+    x, y, cohorts = as_seen([whole.drawn(t) for t in range(3)], fed.data.y_train)
+    start = run(model, fed, cohort=1, rounds=0, seed=7)
+    assert_close(whole, oracle.run(layers_of(start.params), x, y, cohorts, 0.05, 1.7))
+
+
+def test_every_step_round_worker_and_occurrence_varies_anew():
+    """Ten copies of one row: batches that were varied alike would be equal."""
+    row = np.ones((10, 3), np.float32)
+    data = Dataset(row, np.zeros(10, np.int32), row, np.zeros(10, np.int32), classes=2, name="ones")
+    fed = enlist.partition.iid(data, 2, 0)
+    model = models.logistic(2)._replace(augment=noisy)
+    it = run(model, fed, cohort=sampling.with_replacement(5), local=Steps(3, batch=2), rounds=2)
+    seen = [batch for t in range(2) for one in it.drawn(t) for batch in one.inputs]
+    assert len(seen) == 30
+    assert len({batch.tobytes() for batch in seen}) == 30
+
+
+def test_a_model_is_looked_at_on_rows_as_they_are():
+    fed = unequal(make_dataset())
+    still = enlist.fedavg(worker_lr=1e-30)  # too little to change a bit of the initial parameters
+    plain, varied = (
+        enlist.simulate(still, model, fed, cohort=2, rounds=1).metrics[0]
+        for model in (models.two_nn(), models.two_nn()._replace(augment=noisy))
+    )
+    for name in ("train_loss", "test_loss", "test_accuracy"):
+        assert plain[name] == varied[name]
+
+
+def test_bytes_are_scaled_before_they_are_varied():
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 1), np.uint8)
+    y = np.arange(20, dtype=np.int32) % 2
+    data = Dataset(pixels, y, pixels, y, classes=2, name="pixels")
+    model = models.logistic(2)._replace(augment=augment.crop_flip)
+    it = run(model, enlist.partition.iid(data, 2, 0), cohort=2, local=Steps(2, batch=4), rounds=1)
+    seen = it.drawn(0)[0].inputs[0]
+    assert seen.dtype == np.float32
+    assert 0.5 < seen.max() <= 1
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", "mime", "adaptive", "loadaboost"])
+def test_methods_vary_too(algorithm):
+    fed = unequal(make_dataset())
+    plain, varied = (
+        enlist.simulate(
+            getattr(enlist, algorithm)(), model, fed, cohort=3, local=Steps(2, 4), rounds=2
+        ).params
+        for model in (models.logistic(), models.logistic()._replace(augment=noisy))
+    )
+    assert not np.allclose(plain["w"], varied["w"])
+
+
+@pytest.mark.parametrize(
+    ("change", "local", "said"),
+    [
+        (augment.crop, Steps(1, 2), r"augment does not fit blobs: images .* not \(12,\)"),
+        (lambda key, x: x[:, 1:], Steps(1, 2), r"augment must give what it was given, float32\[2, 12\]"),
+        (lambda x: x, Steps(1, 2), "augment does not fit blobs: .*positional argument"),
+        (noisy, Steps(1, 0), "augment: with --batch 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, local, said):
+    with pytest.raises(enlist.BadInput, match=said):
+        run(
+            models.logistic()._replace(augment=change),
+            unequal(make_dataset()),
+            cohort=2,
+            local=local,
+            rounds=1,
+        )
+
+
+def test_constants_of_rows_that_vary_are_refused():
+    model = models.logistic()._replace(augment=noisy)
+    with pytest.raises(enlist.BadInput, match="augment: the constants of a problem are those of its rows"):
+        enlist.plan(model, unequal(make_dataset()), cohort=2)
+
+
+def test_given_to_a_module_as_it_is():
+    model = enlist.as_model(models.logistic(), augment=augment.flip)
+    assert model.augment is augment.flip

@@ -1,0 +1,73 @@
+"""Images varied at random: what can become of one, how often, and that its neighbours have no part in it."""
+
+import jax
+import numpy as np
+import pytest
+
+import enlist
+from enlist import augment
+from enlist.problem.augment import REACH
+
+SHIFTS = [(top, left) for top in range(2 * REACH + 1) for left in range(2 * REACH + 1)]
+
+
+def shifted(image, top, left):
+    wide = np.pad(image, ((REACH, REACH), (REACH, REACH), (0, 0)))
+    return wide[top : top + image.shape[0], left : left + image.shape[1]]
+
+
+def images(count):
+    """The same image so many times, no two shifts or mirrorings of which are alike."""
+    one = np.random.default_rng(0).normal(size=(9, 7, 2)).astype(np.float32)
+    return np.broadcast_to(one, (count, *one.shape))
+
+
+def fates(change, count=4000):
+    """Which (top, left, mirrored) became of each; every image must be one of them."""
+    x = images(count)
+    known = {}
+    for shift in SHIFTS:
+        moved = shifted(x[0], *shift)
+        known[moved.tobytes()] = (*shift, False)
+        known[np.ascontiguousarray(moved[:, ::-1]).tobytes()] = (*shift, True)
+    return np.array([known[image.tobytes()] for image in np.asarray(change(jax.random.key(1), x))])
+
+
+def assert_even(seen, kinds):
+    counts = np.bincount(seen, minlength=kinds)
+    expected = len(seen) / kinds
+    assert len(counts) == kinds
+    assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
+
+
+def test_a_crop_moves_each_way_equally_often_and_never_mirrors():
+    top, left, mirrored = fates(augment.crop).T
+    assert_even(top, 2 * REACH + 1)
+    assert_even(left, 2 * REACH + 1)
+    assert abs(np.corrcoef(top, left)[0, 1]) < 0.08
+    assert not mirrored.any()
+
+
+def test_a_flip_mirrors_every_other_and_never_moves():
+    top, left, mirrored = fates(augment.flip).T
+    assert_even(mirrored, 2)
+    assert set(top) == set(left) == {REACH}
+
+
+def test_both_at_once_are_independent():
+    top, left, mirrored = fates(augment.crop_flip).T
+    assert_even(mirrored, 2)
+    assert_even(top[mirrored == 1], 2 * REACH + 1)
+    assert_even(left[mirrored == 0], 2 * REACH + 1)
+
+
+@pytest.mark.parametrize("change", [augment.crop, augment.flip, augment.crop_flip])
+def test_what_becomes_of_an_image_does_not_depend_on_those_beside_it(change):
+    x = np.random.default_rng(0).normal(size=(6, 8, 8, 3)).astype(np.float32)
+    key = jax.random.key(5)
+    np.testing.assert_array_equal(change(key, x)[:2], change(key, x[:2]))
+
+
+def test_what_is_no_image_is_refused():
+    with pytest.raises(enlist.BadInput, match=r"images \[height, width, channels\] .* not \(12,\)"):
+        augment.crop(jax.random.key(0), np.zeros((3, 12), np.float32))
