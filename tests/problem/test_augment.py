@@ -1,24 +1,27 @@
 """Images varied at random: what can become of one, how often, and that its neighbours have no part in it."""
 
+import doctest
+
 import jax
 import numpy as np
 import pytest
 
 import enlist
 from enlist import augment
-from enlist.problem.augment import REACH
 
-SHIFTS = [(top, left) for top in range(2 * REACH + 1) for left in range(2 * REACH + 1)]
+# Of the images below: an eighth of 24 rows is 3, of 17 columns 2.
+HEIGHT, WIDTH, UP, ASIDE = 24, 17, 3, 2
+SHIFTS = [(top, left) for top in range(2 * UP + 1) for left in range(2 * ASIDE + 1)]
 
 
 def shifted(image, top, left):
-    wide = np.pad(image, ((REACH, REACH), (REACH, REACH), (0, 0)))
+    wide = np.pad(image, ((UP, UP), (ASIDE, ASIDE), (0, 0)))
     return wide[top : top + image.shape[0], left : left + image.shape[1]]
 
 
 def images(count):
     """The same image so many times, no two shifts or mirrorings of which are alike."""
-    one = np.random.default_rng(0).normal(size=(9, 7, 2)).astype(np.float32)
+    one = np.random.default_rng(0).normal(size=(HEIGHT, WIDTH, 2)).astype(np.float32)
     return np.broadcast_to(one, (count, *one.shape))
 
 
@@ -42,8 +45,8 @@ def assert_even(seen, kinds):
 
 def test_a_crop_moves_each_way_equally_often_and_never_mirrors():
     top, left, mirrored = fates(augment.crop).T
-    assert_even(top, 2 * REACH + 1)
-    assert_even(left, 2 * REACH + 1)
+    assert_even(top, 2 * UP + 1)
+    assert_even(left, 2 * ASIDE + 1)
     assert abs(np.corrcoef(top, left)[0, 1]) < 0.08
     assert not mirrored.any()
 
@@ -51,14 +54,14 @@ def test_a_crop_moves_each_way_equally_often_and_never_mirrors():
 def test_a_flip_mirrors_every_other_and_never_moves():
     top, left, mirrored = fates(augment.flip).T
     assert_even(mirrored, 2)
-    assert set(top) == set(left) == {REACH}
+    assert (set(top), set(left)) == ({UP}, {ASIDE})
 
 
 def test_both_at_once_are_independent():
     top, left, mirrored = fates(augment.crop_flip).T
     assert_even(mirrored, 2)
-    assert_even(top[mirrored == 1], 2 * REACH + 1)
-    assert_even(left[mirrored == 0], 2 * REACH + 1)
+    assert_even(top[mirrored == 1], 2 * UP + 1)
+    assert_even(left[mirrored == 0], 2 * ASIDE + 1)
 
 
 @pytest.mark.parametrize("change", [augment.crop, augment.flip, augment.crop_flip])
@@ -66,6 +69,12 @@ def test_what_becomes_of_an_image_does_not_depend_on_those_beside_it(change):
     x = np.random.default_rng(0).normal(size=(6, 8, 8, 3)).astype(np.float32)
     key = jax.random.key(5)
     np.testing.assert_array_equal(change(key, x)[:2], change(key, x[:2]))
+
+
+def test_examples_are_true():
+    result = doctest.testmod(augment)
+    assert result.attempted == 2
+    assert result.failed == 0
 
 
 def test_what_is_no_image_is_refused():

@@ -156,7 +156,8 @@ def _check_augment(model: Model, data: Dataset, work: LocalWork) -> None:
         return
     if work.batch == 0:
         raise BadInput(
-            "augment: with --batch 0 a step takes the gradient of all rows as they are; leave one out"
+            "augment: with --batch 0 a step takes the gradient of all rows as they are; give a --batch, or "
+            "--augment none"
         )
     rows = jax.ShapeDtypeStruct((2, *data.x_train.shape[1:]), data.x_train.dtype)
     x = jax.eval_shape(inputs, rows)

@@ -17,12 +17,12 @@ from jaxtyping import Array, Float, Key
 from enlist.errors import BadInput
 
 Images = Float[Array, " batch height width channels"]
-# Pixels that an image is moved by, at most, up or down and to either side.
-REACH = 4
+# An image is moved by one part in so many of its side at most.
+PART = 8
 
 
 def crop(key: Key[Array, ""], x: Images) -> Images:
-    """Moves each image by up to 4 pixels up or down and to either side; zeros come in where it was.
+    """Moves each image by up to an eighth of its side up or down and to either side; zeros come in where it was.
 
     Example:
         >>> crop(random.key(0), jnp.ones((2, 28, 28, 1))).shape
@@ -41,9 +41,21 @@ def crop_flip(key: Key[Array, ""], x: Images) -> Images:
     return _each(lambda own, image: _mirrored(own, _moved(own, image)), key, x)
 
 
+def reach(side: int) -> int:
+    """Pixels that an image with such a side is moved by, at most.
+
+    Example:
+        >>> reach(32), reach(28), reach(8)
+        (4, 3, 1)
+    """
+    return side // PART
+
+
 def _moved(key: Key[Array, ""], image: Array) -> Array:
-    wide = jnp.pad(image, ((REACH, REACH), (REACH, REACH), (0, 0)))
-    top, left = random.randint(random.fold_in(key, 0), (2,), 0, 2 * REACH + 1)
+    up, aside = (reach(side) for side in image.shape[:2])
+    wide = jnp.pad(image, ((up, up), (aside, aside), (0, 0)))
+    least, most = jnp.zeros(2, jnp.int32), jnp.asarray([2 * up + 1, 2 * aside + 1], jnp.int32)
+    top, left = random.randint(random.fold_in(key, 0), (2,), least, most)
     return lax.dynamic_slice(wide, (top, left, 0), image.shape)
 
 

@@ -151,7 +151,7 @@ def estimate(
     if task.model.augment is not None:
         raise BadInput(
             "augment: the constants of a problem are those of its rows as they are, not of what is varied at random; "
-            "leave it out"
+            "give --augment none, or a model without"
         )
     began = time.perf_counter()
     session = open_session(task)
