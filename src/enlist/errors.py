@@ -34,8 +34,10 @@ def unknown(kind: str, given: str, allowed: Iterable[str]) -> BadInput:
     Example:
         >>> str(unknown("model", "two_n", ["two_nn", "cnn"]))
         "unknown model 'two_n': did you mean 'two_nn'? Known: two_nn, cnn"
+        >>> str(unknown("model", "gpt", ["two_nn", "cnn"]))
+        "unknown model 'gpt'; known: two_nn, cnn"
     """
     names = list(allowed)
     close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return BadInput(f"unknown {kind} {given!r}: {hint}Known: {', '.join(names)}")
+    hint = f": did you mean {close[0]!r}? Known" if close else "; known"
+    return BadInput(f"unknown {kind} {given!r}{hint}: {', '.join(names)}")

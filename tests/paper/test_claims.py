@@ -168,7 +168,7 @@ def test_a_claim_without_runs_is_not_judged_and_names_the_recipe(number):
     assert f"enlist reproduce {NEEDED[number]}" in verdict.statistic
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 10, 11])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 10, 11])
 def test_what_was_run_is_judged_and_what_was_not_is_named(number):
     some = doctored.made(FULL, keep=lambda setting: setting.model != "cnn")
     verdict = judged(number, some)
@@ -176,6 +176,28 @@ def test_what_was_run_is_judged_and_what_was_not_is_named(number):
     assert "Judged without" in verdict.statistic
     assert "CNN" in verdict.statistic.split("Judged without")[1]
     assert any("CNN" in cell for cell in verdict.numbers["not_run"])
+
+
+def test_of_less_than_half_nothing_is_said():
+    """Without the CNN claim 7 has two of its six comparisons."""
+    some = doctored.made(FULL, keep=lambda setting: setting.model != "cnn")
+    verdict = judged(7, some)
+    assert verdict.verdict == NOT_RUN
+    assert "Only 2 of 6 comparisons run, less than half" in verdict.statistic
+
+
+def test_how_many_runs_diverged_is_said():
+    def then(curve):
+        setting = curve.setting
+        return (
+            curve._replace(status="diverged")
+            if setting.matches({"dataset": "cifar10", "cohort": 100})
+            else curve
+        )
+
+    said = verdicts.verdicts(doctored.made(FULL, then=then), FULL)
+    assert said[7].statistic.endswith("Of the 8 runs of fig5, 2 diverged.")
+    assert "Of the" not in said[0].statistic
 
 
 def test_runs_of_another_scale_do_not_count(as_claimed):

@@ -36,7 +36,9 @@ def folder(all_runs, tmp_path_factory):
     out = tmp_path_factory.mktemp("made")
     raw.append(out / "raw", list(all_runs))
     raw.keep_seconds(out / "raw", all_runs.seconds)
-    raw.append_sitting(out / "raw", raw.Sitting("something else", 1, 1.0, 60.0, "formula"))
+    raw.append_sitting(
+        out / "raw", raw.Sitting(RECIPES["fig6"].runs(SMALL)[0].group(), 1, 1.0, 60.0, "formula")
+    )
     names = ("choices", "fig1", "fig5", "fig7", "table1", "table2", "table3")
     facts = write_all(out, SMALL, [RECIPES[name] for name in names])
     return out, facts
@@ -141,9 +143,12 @@ def test_missing_runs_are_said(all_runs, tmp_path):
 
 def test_a_small_figure_says_so_and_a_full_one_does_not(all_runs):
     assert drawing(RECIPES["fig2"], all_runs, SMALL).warning == (
-        "small scale: 1,000 training rows, 5 to 12 rounds, 1 to 2 seeds; not the paper's size"
+        "small scale: 1,000 training and test rows, 5 to 12 rounds, 1 to 2 seeds; not the paper's size"
     )
-    assert "5 rounds, 1 seed, CNN instead of ResNet-18" in drawing(RECIPES["fig5"], all_runs, SMALL).warning
+    assert (
+        "12 rounds, 1 to 2 seeds, 2NN instead of ResNet-18"
+        in drawing(RECIPES["fig5"], all_runs, SMALL).warning
+    )
     assert warning(FULL, RECIPES["fig5"].runs(FULL)) == ""
 
 
@@ -226,7 +231,9 @@ def test_table2_marks_what_cannot_be_reached():
             return curve
         return curve._replace(test_accuracy=np.minimum(curve.test_accuracy, 0.92))
 
-    table = tabled_costs.table2_of(made(SMALL, then=capped), SMALL)
+    small = tabled_costs.table2_of(made(SMALL, then=capped), SMALL)
+    assert "not reached" in small.rows[0][3]
+    table = tabled_costs.table2_of(made(FULL, then=capped), FULL)
     assert "cannot be reached" in table.rows[0][3]
     assert table.rows[0][-1] == "92.00%"
     assert table.records[0]["verdict"] == "cannot be reached"
@@ -262,7 +269,8 @@ def test_the_batch_size_is_shown_with_its_rule(all_runs):
     for own in (rows[:2], rows[2:]):
         assert sum("chosen" in row[-1] for row in own) == 1
         assert "used here" in own[0][-1]
-    said = tabled.choice_words(all_runs, SMALL)
+    assert tabled.choice_words(all_runs, SMALL).count("at small scale batches of 10 are used") == 2
+    said = tabled.choice_words(made(FULL), FULL)
     assert said.count("rule chooses") == 2
     assert "without" not in said
     assert tabled.choice_words(Raw([]), SMALL).count("not there yet") == 2
@@ -314,7 +322,7 @@ def test_the_page_is_complete_in_itself(folder):
     for each in facts["verdicts"]:
         assert f'id="claim-{each["number"]}"' in body
         assert all(html.escape(each[part]) in body for part in ("claim", "verdict", "statistic", "rule"))
-    assert "small scale: 1,000 training rows" in body
+    assert "small scale: 1,000 training and test rows" in body
     for title in ("Figure 1. 2NN on MNIST", "Table 1. ", "Table 2. ", "Table 3. ", "The batch size"):
         assert title in body
 
@@ -379,6 +387,13 @@ def test_every_claim_belongs_to_a_recipe_and_every_recipe_describes_itself():
         assert all(claim.number in CLAIMS[name] for name in claim.recipes)
     for recipe in RECIPES.values():
         assert len(description(recipe)[0]) > 20
+
+
+def test_what_was_found_at_full_scale_is_said_to_be_that(folder):
+    """A page of other runs must not seem to have found it."""
+    said = (folder[0] / "reproduction.md").read_text()
+    assert "Found:" not in said
+    assert said.count("Found at full scale, by the runs that enlist keeps in results/paper:") == 6
 
 
 def test_a_cell_with_a_bar_or_an_underscore_breaks_no_table():

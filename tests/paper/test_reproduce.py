@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from enlist.cli import main
 from enlist.engine.together import simulate_each
+from enlist.errors import BadInput
 from enlist.launch.reproduce import carry_out, points_of, thinned
 from enlist.problem.dataset import Dataset
 from enlist.studies.paper import raw, unbalanced
@@ -261,6 +263,66 @@ def test_a_damaged_plan_or_run_is_refused(whole, tiny, capsys, tmp_path):
     path.write_text('{"setting": 3}\n' + path.read_text())
     assert "line 1 is damaged" in refused(["verdicts", "--out", "odd"], capsys)
     assert "line 1 is damaged" in refused(["unbalanced", "--out", "odd"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("test_accuracy", [0.1]),
+        ("test_accuracy", [10.0, 75.0]),
+        ("device_seconds", "x"),
+        ("device_seconds", -1),
+        ("device", None),
+        ("status", "perhaps"),
+        ("setting", {"seed": 1}),
+    ],
+)
+def test_a_line_that_is_no_run_is_refused(whole, tmp_path, name, value):
+    shutil.copytree(whole / "raw", tmp_path / "raw")
+    path = tmp_path / "raw/mnist-two_nn.jsonl"
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([*others, json.dumps(json.loads(first) | {name: value})]) + "\n")
+    with pytest.raises(BadInput, match=rf"mnist-two_nn.jsonl: line {len(others) + 1} is damaged; remove it"):
+        raw.read(tmp_path / "raw")
+
+
+def test_what_is_no_text_or_no_setting_is_refused(whole, tmp_path):
+    shutil.copytree(whole / "raw", tmp_path / "raw")
+    path = tmp_path / "raw/mnist-two_nn.jsonl"
+    whole_lines = path.read_bytes()
+    path.write_bytes(whole_lines.replace(b'"two_nn"', b'"two\xff_nn"', 1))
+    with pytest.raises(BadInput, match="line 1 is damaged"):
+        raw.read(tmp_path / "raw")
+    path.write_bytes(whole_lines.replace(b'"seed": 0', b'"seed": [0]', 1))
+    with pytest.raises(BadInput, match="line 1 is damaged"):
+        raw.read(tmp_path / "raw")
+    for line in (
+        '{"what": 3}',
+        "blah}",
+        '{"what": "a", "runs": 1, "device_seconds": "a", "wall_seconds": 1, "device": ""}',
+    ):
+        (tmp_path / "raw/sittings.jsonl").write_text(f"{line}\n")
+        with pytest.raises(BadInput, match=r"sittings.jsonl: line 1 is damaged"):
+            raw.sittings(tmp_path / "raw")
+
+
+def test_blanks_at_the_ends_of_lines_change_nothing(whole, tmp_path):
+    shutil.copytree(whole / "raw", tmp_path / "raw")
+    path = tmp_path / "raw/mnist-two_nn.jsonl"
+    path.write_text(path.read_text().replace("\n", " \r\n"))
+    assert same(whole, tmp_path)
+
+
+def test_runs_of_another_scale_are_left_out_and_that_is_said(whole, tiny, tmp_path, capsys):
+    shutil.copytree(whole, tmp_path / "mixed")
+    runs = list(raw.read(whole / "raw"))
+    foreign = [run._replace(setting=run.setting._replace(rounds=100)) for run in runs[:2]]
+    raw.append(tmp_path / "mixed/raw", foreign)
+    main(["reproduce", "verdicts", "--out", "mixed"])
+    assert "left out: 2 runs in raw/ that no recipe has at small scale" in capsys.readouterr().out
+    facts = json.loads(Path("mixed/environment.json").read_text())
+    assert (facts["runs"], facts["left_out"]) == (len(runs), 2)
+    assert "2 runs in raw/ that no recipe has" in Path("mixed/reproduction.md").read_text()
 
 
 def test_without_data_there_is_one_line_and_no_folder(monkeypatch, capsys, tmp_path):

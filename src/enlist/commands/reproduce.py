@@ -98,7 +98,7 @@ def _plan(out: Path) -> tuple[str, list[str]]:
 
     plan = read_config(out / PLAN_FILE)
     scale, names = plan.get("scale"), plan.get("recipes", [])
-    if scale not in SCALES or not isinstance(names, list):
+    if not isinstance(scale, str) or scale not in SCALES or not isinstance(names, list):
         raise BadInput(f"{out / PLAN_FILE}: damaged; write 'scale: full' or 'scale: small' into it")
     return str(scale), [str(name) for name in names if name in RECIPES]
 
@@ -157,8 +157,7 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     from enlist.studies.paper import raw
     from enlist.studies.paper.gathered import shown, touched, write_all
 
-    recipes = shown(raw.read(out / RAW), scale, names)
-    facts = write_all(out, scale, recipes)
+    facts = write_all(out, scale, shown(raw.read(out / RAW), scale, names))
     if as_json:
         print_json({"folder": str(out)} | facts)
         return
@@ -168,6 +167,10 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     numbers = touched(asked)
     if said := [each for each in facts["verdicts"] if each["number"] in numbers]:
         console.print(_table(said))
+    if any(recipe.name == "choices" for recipe in asked):
+        console.print(_choices(out, scale))
+    if facts["left_out"]:
+        console.print(f"left out: {facts['left_out']} runs in raw/ that no recipe has at {scale.name} scale")
     _print_files(facts["files"], out, console)
 
 
@@ -184,6 +187,24 @@ def _table(verdicts: Sequence[dict[str, Any]]) -> Any:
         verdict = Text(each["verdict"], style=styles.get(each["verdict"], "red"))
         said = Text.assemble(each["claim"], "\n", (each["statistic"], "dim"))
         table.add_row(Text(str(each["number"])), said, verdict)
+    return table
+
+
+def _choices(out: Path, scale: "Scale") -> Any:
+    """Each batch size and what came of it."""
+    from rich import box
+    from rich.table import Table
+
+    from enlist.launch.reproduce import RAW
+    from enlist.studies.paper import raw
+    from enlist.studies.paper.tabled import choice_rows
+
+    heads, rows = choice_rows(raw.read(out / RAW), scale)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in heads:
+        table.add_column(head)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

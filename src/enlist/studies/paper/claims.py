@@ -29,6 +29,7 @@ class Verdict(NamedTuple):
         statistic: the numbers that say so.
         rule: how the verdict comes from them.
         numbers: all of them, as JSON has it.
+        recipes: those whose runs it is about.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Verdict(NamedTuple):
     statistic: str
     rule: str
     numbers: dict[str, Any]
+    recipes: Sequence[str] = ()
 
 
 class Claim(NamedTuple):
@@ -77,7 +79,12 @@ class Part(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """By the rule for all claims; where comparisons are missing it holds at most in part."""
+        """By the rule for all claims.
+
+        Where comparisons are missing it holds at most in part; where more than half are, it counts as not run.
+        """
+        if 2 * len(self.signs) < len(self.findings):
+            return NOT_RUN
         verdict, whole = graded(self.signs), len(self.signs) == len(self.findings)
         return verdict if whole or verdict != HOLDS else IN_PART
 
@@ -139,18 +146,19 @@ def judged(claim: Claim, parts: Sequence[Part], more: str = "", *, alike: bool =
     verdict = combined(verdicts) if alike else led(verdicts)
     findings = [each for part in parts for each in part.findings]
     numbers = {"parts": {part.words: _numbers(part) for part in parts}, "not_run": _without_runs(findings)}
+    known = (claim.number, claim.words, verdict)
     if verdict == NOT_RUN:
-        return Verdict(claim.number, claim.words, verdict, _to_run(claim), claim.rule, numbers)
+        return Verdict(*known, _to_run(claim, parts[0]), claim.rule, numbers, claim.recipes)
     sentences = [*map(counted, parts), more, _seeds(findings), _missing(claim, findings)]
     said = " ".join(sentence for sentence in sentences if sentence)
-    return Verdict(claim.number, claim.words, verdict, said, claim.rule, numbers)
+    return Verdict(*known, said, claim.rule, numbers, claim.recipes)
 
 
 def counted(part: Part) -> str:
     """How many comparisons of a part are as claimed."""
     signs = part.signs
-    if not signs:
-        return f"{part.words}: not run."
+    if part.verdict == NOT_RUN:
+        return f"{part.words}: {_few(part)}."
     opposite = f", clearly opposite in {signs.count(-1)}" if -1 in signs else ""
     return f"{part.words}: clearly so in {signs.count(1)} of {len(signs)}{opposite}."
 
@@ -177,9 +185,15 @@ def listed(words: str, items: Sequence[str], between: str = ", ") -> str:
     return f"{words} {between.join(shown)}." if items else ""
 
 
-def _to_run(claim: Claim) -> str:
-    commands = ", then ".join(f"`enlist reproduce {name}`" for name in claim.recipes)
-    return f"Its runs are not there; to make them: {commands}."
+def _few(part: Part) -> str:
+    """That too little was run to say anything."""
+    return f"{len(part.signs)} of {len(part.findings)} comparisons run" if part.signs else "not run"
+
+
+def _to_run(claim: Claim, core: Part) -> str:
+    commands = " and ".join(f"`enlist reproduce {name}`" for name in claim.recipes)
+    there = f"Only {_few(core)}, less than half" if core.signs else "Its runs are not there"
+    return f"{there}; to make the others: {commands}, with `--out` this folder."
 
 
 def _numbers(part: Part) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def converges(raw: Raw, scale: Scale) -> Verdict:
     ]
     part = Part("All seeds of a setting converge", findings)
     more = [
-        spanned("Training loss at the end:", part.values("loss"), "{:.3g}"),
-        spanned("Test accuracy at the end:", part.values("accuracy"), "{:.3f}"),
+        spanned("Means over seeds at the end, training loss:", part.values("loss"), "{:.3g}"),
+        spanned("Test accuracy:", part.values("accuracy"), "{:.3f}"),
         _did_not(findings),
     ]
     return judged(CONVERGES, [part], " ".join(filter(None, more)))

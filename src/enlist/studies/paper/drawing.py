@@ -50,7 +50,7 @@ def warning(scale: Scale, runs: Sequence[Setting]) -> str:
     if scale.name == "full" or not runs:
         return ""
     rounds, seeds = _extent([setting.rounds for setting in runs]), _seeds(runs)
-    said = [f"{scale.rows:,} training rows" if scale.rows else "", f"{rounds} rounds"]
+    said = [f"{scale.rows:,} training and test rows" if scale.rows else "", f"{rounds} rounds"]
     said.append("1 seed" if seeds == "1" else f"{seeds} seeds")
     if scale.image_model != "resnet18" and any(setting.dataset == "cifar10" for setting in runs):
         said.append(f"{MODELS.get(scale.image_model, scale.image_model)} instead of ResNet-18")

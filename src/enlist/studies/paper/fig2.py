@@ -2,9 +2,9 @@
 
 The paper sees all three converge, p = 5 next to p = 10, and p = 1 unstable, for the CNN most.
 
-Found: all three converge, the fewer digits the slower. At p = 1 the CNN ends above the 2NN, but with all workers it
-is the least stable of the three (with 10 of them the most stable). 104 runs, 5 seeds (CNN 3): 5.8 device minutes on
-one H200.
+Found: all three converge, the fewer digits the slower. At p = 1 the CNN ends above the 2NN; with all workers its
+accuracy changes most of the three from round to round, with 10 of them least. 104 runs, 5 seeds (CNN 3): 5.8 device
+minutes on one H200.
 """
 
 from enlist.studies.paper.recipe import (

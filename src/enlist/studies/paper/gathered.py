@@ -23,13 +23,14 @@ from enlist.studies.paper.drawing import drawing, headline, warning
 from enlist.studies.paper.gathered_costs import cost_of, costs_of, environment
 from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
-from enlist.studies.paper.recipes import RECIPES
+from enlist.studies.paper.recipes import RECIPES, every
 from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.verdicts import verdicts
 
 RAW = "raw"
 VERDICTS_FILE, ENVIRONMENT_FILE = "verdicts.json", "environment.json"
 PAGE_FILE, MARKDOWN_FILE = "report.html", "reproduction.md"
+FOUND = "Found at full scale, by the runs that enlist keeps in results/paper:"
 # The claims that a recipe's runs bear on; see `verdicts.py`.
 CLAIMS = {
     "fig1": (1, 2, 3, 4, 5, 6, 13),
@@ -70,7 +71,10 @@ def write_all(out: Path, scale: Scale, recipes: Sequence[Recipe]) -> dict[str, A
     Args:
         recipes: as `shown` gives them.
     """
-    raw, sittings = metrics.read(out / RAW), metrics.sittings(out / RAW)
+    there = metrics.read(out / RAW)
+    raw = there.only(every(scale))
+    groups = {curve.setting.group() for curve in raw}
+    sittings = [each for each in metrics.sittings(out / RAW) if each.what in groups]
     judged = verdicts(raw, scale)
     files = [
         _keep(out, VERDICTS_FILE, {"scale": scale.name, "verdicts": [each._asdict() for each in judged]})
@@ -82,7 +86,7 @@ def write_all(out: Path, scale: Scale, recipes: Sequence[Recipe]) -> dict[str, A
         files += [picture] if picture else []
         files += _write_table(table, out) if table is not None else []
         exhibits.append(_exhibit(recipe, raw, sittings, scale, picture, table))
-    facts = environment(raw, sittings, recipes, scale)
+    facts = environment(raw, sittings, recipes, scale) | {"left_out": len(there) - len(raw)}
     files.append(_keep(out, ENVIRONMENT_FILE, facts))
     found = _reproduction(raw, scale, recipes, judged, exhibits, facts)
     write_markdown(found, out / MARKDOWN_FILE)
@@ -91,6 +95,7 @@ def write_all(out: Path, scale: Scale, recipes: Sequence[Recipe]) -> dict[str, A
         "scale": scale.name,
         "recipes": [recipe.name for recipe in recipes],
         "runs": len(raw),
+        "left_out": facts["left_out"],
         "diverged": facts["diverged"],
         "device_seconds": facts["device_seconds"],
         "wall_seconds": facts["wall_seconds"],
@@ -160,9 +165,10 @@ def _exhibit(
 
 
 def description(recipe: Recipe) -> list[str]:
-    """What a recipe says of itself, in paragraphs."""
+    """What a recipe says of itself, in paragraphs; what was found is that of the runs kept in the repository."""
     own = importlib.import_module(f"{__package__}.{recipe.name}")
-    return [" ".join(part.split()) for part in inspect.cleandoc(own.__doc__ or "").split("\n\n")]
+    parts = [" ".join(part.split()) for part in inspect.cleandoc(own.__doc__ or "").split("\n\n")]
+    return [part.replace("Found:", FOUND, 1) if part.startswith("Found:") else part for part in parts]
 
 
 def _reproduction(
@@ -188,6 +194,10 @@ def _reproduction(
         for each in facts["versions"]
         if each["versions"]
     ]
+    if facts["left_out"]:
+        made.append(
+            ["Left out", f"{facts['left_out']} runs in raw/ that no recipe has at {scale.name} scale"]
+        )
     names = "all" if len(recipes) == len(RECIPES) else " ".join(recipe.name for recipe in recipes)
     return Reproduction(
         f"{lead}.",

@@ -7,9 +7,9 @@ together by copying their lines into one file; a setting that is there twice cou
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from enlist.studies.paper.setting import Setting
 
 # Enough digits for any verdict, few enough to be kept.
 DIGITS = 5
+T = TypeVar("T")
 SECONDS_FILE, SITTINGS_FILE = "worker_seconds.json", "sittings.jsonl"
 SERIES = ("train_loss", "test_loss", "test_accuracy")
 
@@ -91,6 +92,13 @@ class Raw:
         found = [curve for curve in self if curve.setting.matches(wanted)]
         return sorted(found, key=lambda curve: curve.setting.seed)
 
+    def only(self, settings: Iterable[Setting]) -> "Raw":
+        """Those of the settings alone."""
+        return Raw(
+            [self.curves[setting] for setting in dict.fromkeys(settings) if setting in self.curves],
+            self.seconds,
+        )
+
     def missing(self, settings: Iterable[Setting]) -> list[Setting]:
         """Those of the settings that are not here, each once."""
         return [setting for setting in dict.fromkeys(settings) if setting not in self.curves]
@@ -103,17 +111,27 @@ def line_of(curve: Curve) -> str:
 
 
 def curve_of(line: str) -> Curve:
-    """The inverse of `line_of`."""
+    """The inverse of `line_of`; a ValueError, KeyError or TypeError where it is none."""
     known = json.loads(line)
     arrays = {
         name: np.array([math.nan if value is None else value for value in known[name]], np.float64)
         for name in SERIES
     }
-    return Curve(
+    curve = Curve(
         **known
         | arrays
         | {"setting": Setting(**known["setting"]), "round": np.array(known["round"], np.int64)}
     )
+    hash(curve.setting)
+    if any(array.shape != (len(curve.round),) for array in (curve.round, *arrays.values())):
+        raise ValueError("a series has not one number for each round")
+    if (curve.test_accuracy < 0).any() or (curve.test_accuracy > 1).any():
+        raise ValueError("an accuracy is not from 0 to 1")
+    if curve.status not in ("done", "diverged") or not isinstance(curve.device, str):
+        raise ValueError("status or device is none")
+    if not all(each >= 0 for each in (curve.device_seconds, curve.uplink_bytes, curve.downlink_bytes)):
+        raise ValueError("seconds or bytes are below 0")
+    return curve
 
 
 def seconds_key(setting: Setting) -> tuple[str, str, str, int, int]:
@@ -139,8 +157,14 @@ def append_sitting(folder: Path, sitting: Sitting) -> None:
 def sittings(folder: Path) -> list[Sitting]:
     """What all runs in a folder took, group by group."""
     path = folder / SITTINGS_FILE
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [Sitting(**json.loads(line)) for line in lines if line.endswith("}")]
+    return _lines(path, _sitting_of, "what these runs took is then not counted") if path.exists() else []
+
+
+def _sitting_of(line: str) -> Sitting:
+    sitting = Sitting(**json.loads(line))
+    if not isinstance(sitting.what, str) or not (sitting.device_seconds >= 0 and sitting.wall_seconds >= 0):
+        raise ValueError("not what a group of runs is and took")
+    return sitting
 
 
 def _add(path: Path, lines: Sequence[str]) -> None:
@@ -160,20 +184,25 @@ def _add(path: Path, lines: Sequence[str]) -> None:
 def read(folder: Path) -> Raw:
     """All runs in a folder; none where there is no folder."""
     return Raw(
-        [curve for path in sorted(folder.glob("*-*.jsonl")) for curve in _lines(path)], _seconds(folder)
+        [
+            curve
+            for path in sorted(folder.glob("*-*.jsonl"))
+            for curve in _lines(path, curve_of, "the run is then made again")
+        ],
+        _seconds(folder),
     )
 
 
-def _lines(path: Path) -> Iterator[Curve]:
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        # A kill cuts a line off; the run is then made again.
-        if line.endswith("}"):
+def _lines(path: Path, meaning: Callable[[str], T], otherwise: str) -> list[T]:
+    """What the lines of a file mean; a kill cuts a line off, which is then as if it were not there."""
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if line.rstrip().endswith(b"}"):
             try:
-                yield curve_of(line)
+                found.append(meaning(line.decode()))
             except (ValueError, KeyError, TypeError) as error:
-                raise BadInput(
-                    f"{path}: line {number} is damaged; remove it, and the run is made again"
-                ) from error
+                raise BadInput(f"{path}: line {number} is damaged; remove it ({otherwise})") from error
+    return found
 
 
 def keep_seconds(folder: Path, seconds: Mapping[tuple[Any, ...], float]) -> None:

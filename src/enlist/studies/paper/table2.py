@@ -61,6 +61,12 @@ def model_of(scale: Scale, row: Row) -> str:
     return scale.image_model if row.dataset == "cifar10" else row.model
 
 
+def rows(scale: Scale) -> list[Row]:
+    """Those that are run at this scale."""
+    run = {(each.dataset, each.partition, each.cohort, each.model) for each in runs(scale)}
+    return [row for row in ROWS if (row.dataset, row.partition, row.cohort, model_of(scale, row)) in run]
+
+
 def runs(scale: Scale) -> list[Setting]:
     """Every row by both methods, and the ceilings of the models; at small scale all workers with LR alone."""
     shared: dict[str, Any] = {"algorithm": METHODS, "partition": list(SKEWS), "local_epochs": 5}
@@ -84,13 +90,13 @@ def cifar_runs(scale: Scale) -> list[Setting]:
 
 
 def ceilings(scale: Scale) -> list[Setting]:
-    """One worker that holds everything: a round is an epoch of plain SGD. At small scale of LR and the 2NN."""
+    """One worker that holds everything: a round is an epoch of plain SGD. At small scale without the CNN."""
     small = scale.name == "small"
     on_digits: list[tuple[str, str, dict[str, Any]]] = [("mnist", model, {}) for model in THREE]
     on_images = ("cifar10", scale.image_model, {"batch": CEILING_BATCH})
     return [
         setting
-        for dataset, model, own in (on_digits[:2] if small else [*on_digits, on_images])
+        for dataset, model, own in [*(on_digits[:2] if small else on_digits), on_images]
         for setting in scale.settings(
             dataset,
             model,

@@ -212,6 +212,8 @@ def _chosen(found: Mapping[int, choices.Outcome], scale: Scale, dataset: str, ti
         return f"{title}: the runs that choose the batch size are not there yet; {used} is used."
     missing = [str(batch) for batch in tried if batch not in found]
     so_far = f" of those that were run (without {' and '.join(missing)})" if missing else ""
+    if scale.name != "full":
+        return f"{title}: at {scale.name} scale batches of {used} are used, whatever comes out here."
     if (best := choices.chosen(found)) is None:
         return f"{title}: no batch size{so_far} reaches the target; {used} is used."
     said = f"{title}: the rule chooses batches of {best}{so_far}"

@@ -53,14 +53,16 @@ def _place(cell: Cell) -> tuple[Any, ...]:
 
 def _caption(scale: Scale) -> str:
     small = warning(scale, table2.runs(scale))
+    tried = sorted({setting.worker_lr for setting in table2.ceilings(scale)})
+    rates = ", ".join(f"{rate:g}" for rate in tried)
     return (
         f"To {100 * TARGETS['mnist']:g}% test accuracy on MNIST and {100 * TARGETS['cifar10']:g}% on CIFAR-10, 100 "
         "workers, 5 local epochs, rates 0.1 and 1: the median over seeds, the lowest and the highest of them, and "
         "last the paper's number. MiB: one worker, up and down, of the messages really sent. Seconds: rounds times "
         f"one worker's computing, measured, and MiB / {BANDWIDTH:g}; the paper's computing is that of a V100. "
-        "Ceiling: the best test accuracy of training in one place on all rows, of 3 rates and one seed, so that "
-        "others may come out a few hundredths above. Reached: within a factor "
-        f"{CLOSE:g} of the paper's rounds; slower, faster: not; cannot be reached: the ceiling is below the target."
+        "Ceiling: the best test accuracy of training in one place on all rows, one seed, worker rates "
+        f"{rates}, so that others may come out a few hundredths above. Reached: within a factor {CLOSE:g} of the "
+        "paper's rounds; slower, faster: not; cannot be reached: the ceiling, at full scale, is below the target."
         + (f" {small[0].upper()}{small[1:]}." if small else "")
     )
 

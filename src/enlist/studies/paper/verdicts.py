@@ -13,6 +13,7 @@ from enlist.studies.paper.claims_skew import compares, converges, slows, suffers
 from enlist.studies.paper.claims_steps import helps, hurts
 from enlist.studies.paper.claims_workers import beats, zigzags
 from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipes import RECIPES
 from enlist.studies.paper.setting import Scale
 
 CLAIMS = (
@@ -34,4 +35,17 @@ CLAIMS = (
 
 def verdicts(raw: Raw, scale: Scale) -> list[Verdict]:
     """All claims, in their order."""
-    return [claim(raw, scale) for claim in CLAIMS]
+    return [_with_diverged(claim(raw, scale), raw, scale) for claim in CLAIMS]
+
+
+def _with_diverged(verdict: Verdict, raw: Raw, scale: Scale) -> Verdict:
+    """Says how many of the runs that a claim is about diverged: what they lack counts as guessing."""
+    settings = [setting for name in verdict.recipes for setting in RECIPES[name].runs(scale)]
+    runs = list(raw.only(settings))
+    diverged = sum(run.status == "diverged" for run in runs)
+    if verdict.verdict == NOT_RUN or not diverged:
+        return verdict
+    of = " and ".join(verdict.recipes)
+    return verdict._replace(
+        statistic=f"{verdict.statistic} Of the {len(runs)} runs of {of}, {diverged} diverged."
+    )
