@@ -9,8 +9,9 @@ import re
 import numpy as np
 import pytest
 from doctored import curve_of, made
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from enlist.report import paper_tables
+from enlist.report import paper_bars, paper_figures, paper_tables
 from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
 from enlist.report.paper_figures import Column, Drawing, Trace, draw_curves
@@ -160,6 +161,27 @@ def test_a_warning_is_drawn_on_the_figure(tmp_path):
     assert (tmp_path / "plain.png").read_bytes() != (tmp_path / "small.png").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["fig1", "fig2", "fig5", "fig7"])
+def test_title_warning_and_notes_are_within_the_figure(all_runs, name, monkeypatch):
+    drawn = []
+    for module in (paper_figures, paper_bars):
+        monkeypatch.setattr(module, "save", lambda figure, path: drawn.append(figure))
+    if name == "fig7":
+        bars, goal, notes = tabled_costs.bars(all_runs, SMALL)
+        draw_bars(name, goal, bars, "", notes, warning(SMALL, RECIPES[name].runs(SMALL)))
+    else:
+        draw_curves(drawing(RECIPES[name], all_runs, SMALL), "")
+    (figure,) = drawn
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    words = [text for text in figure.texts if text.get_text().strip()]
+    assert sum("small scale" in text.get_text() for text in words) == 1
+    for text in words:
+        box = text.get_window_extent(canvas.get_renderer())
+        assert 0 <= box.x0 <= box.x1 <= figure.bbox.width, text.get_text()
+        assert 0 <= box.y0 <= box.y1 <= figure.bbox.height, text.get_text()
+
+
 def test_the_ceiling_and_the_best_rates_stand_beside_the_papers_setting(all_runs):
     column = drawing(RECIPES["fig2"], all_runs, SMALL).columns[1]
     alone = all_runs.where(model="two_nn", workers=1)
@@ -264,11 +286,11 @@ def test_table3_is_complete_and_marks_what_diverged(folder, all_runs):
 def test_the_batch_size_is_shown_with_its_rule(all_runs):
     _, rows = tabled.choice_rows(all_runs, SMALL)
     assert [row[:2] for row in rows] == [
-        [data, batch] for data in ("MNIST", "CIFAR-10") for batch in ("10", "20")
+        [data, batch] for data in ("MNIST", "CIFAR-10") for batch in ("5", "10")
     ]
     for own in (rows[:2], rows[2:]):
         assert sum("chosen" in row[-1] for row in own) == 1
-        assert "used here" in own[0][-1]
+        assert "used here" in own[1][-1]
     assert tabled.choice_words(all_runs, SMALL).count("at small scale batches of 10 are used") == 2
     said = tabled.choice_words(made(FULL), FULL)
     assert said.count("rule chooses") == 2

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enlist.report.panels import INK, MUTED, PALETTE, dress, save, sheet
-from enlist.report.paper_figures import DPI, set_notes, set_title
+from enlist.report.paper_figures import DPI, set_notes, set_title, warning_height
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+# Inches.
+WIDTH = 7.6
 
 
 class Bar(NamedTuple):
@@ -44,7 +47,8 @@ def draw_bars(
 
     foot = textwrap.wrap(notes, 105)
     groups = list(dict.fromkeys(bar.group for bar in bars))
-    figure = sheet(7.6, 1.35 + 0.34 * len(bars) + 0.3 * len(groups) + 0.14 * len(foot) + 0.25 * bool(warning))
+    room = 1.35 + 0.34 * len(bars) + 0.3 * len(groups) + 0.14 * len(foot)
+    figure = sheet(WIDTH, room + warning_height(warning, WIDTH))
     figure.set_dpi(DPI)
     axes = figure.subplots()
     places = [place + 0.35 * groups.index(bar.group) for place, bar in enumerate(bars)]

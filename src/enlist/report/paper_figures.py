@@ -26,6 +26,8 @@ _REFERENCE = "#8a8a8a"
 DPI = 150
 # Letters of a legend that fit beside each other above a panel; what the mark before a name takes.
 _LEGEND_LETTERS, _MARK_LETTERS = 54, 5
+# Letters of a warning that an inch holds.
+_WARNING_LETTERS = 12
 
 
 class Trace(NamedTuple):
@@ -79,8 +81,9 @@ def draw_curves(drawing: Drawing, path: str | os.PathLike[str]) -> None:
     columns, rows = len(drawing.columns), len(drawing.metrics)
     head = max(map(_head_height, drawing.columns))
     foot = textwrap.wrap(drawing.notes, 58 * columns)
-    height = head + _HIGH * rows + 0.35 + 0.14 * len(foot) + 0.25 * bool(drawing.warning)
-    figure = sheet(max(_WIDE * columns, 5.5), height)
+    width = max(_WIDE * columns, 5.5)
+    height = head + _HIGH * rows + 0.35 + 0.14 * len(foot) + warning_height(drawing.warning, width)
+    figure = sheet(width, height)
     figure.set_dpi(DPI)
     ratios = [head / _HIGH, *[1.0] * rows]
     grid = figure.subplots(rows + 1, columns, squeeze=False, height_ratios=ratios)
@@ -96,10 +99,20 @@ def draw_curves(drawing: Drawing, path: str | os.PathLike[str]) -> None:
 def set_title(figure: "Figure", title: str, warning: str) -> None:
     """The title, and below it, in another colour, what keeps the figure from being the paper's."""
     style: dict[str, Any] = {"ha": "left", "fontsize": 10.5, "parse_math": False}
-    head = figure.suptitle(title + "\n " * bool(warning), x=0.012, color=INK, **style)
-    # Room is made for the title alone, so the warning takes the place of its second line.
+    lines = _warning_lines(warning, figure.get_figwidth())
+    head = figure.suptitle(title + "\n " * len(lines), x=0.012, color=INK, **style)
+    # Room is made for the title alone, so the warning takes the place of its other lines.
     below = head.get_position()[1] - 0.16 / figure.get_figheight()
-    figure.text(0.012, below, warning, color=PALETTE[1], va="top", **style | {"fontsize": 9})
+    figure.text(0.012, below, "\n".join(lines), color=PALETTE[1], va="top", **style | {"fontsize": 9})
+
+
+def warning_height(warning: str, width: float) -> float:
+    """Inches that a warning takes in a figure so wide."""
+    return 0.25 * len(_warning_lines(warning, width))
+
+
+def _warning_lines(warning: str, width: float) -> list[str]:
+    return textwrap.wrap(warning, int(_WARNING_LETTERS * width))
 
 
 def set_notes(figure: "Figure", lines: Sequence[str]) -> None:

@@ -25,7 +25,8 @@ from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.table2 import ROWS, TARGETS, Row, model_of
 
 BATCHES = {"mnist": (10, 20, 50, 100), "cifar10": (10, 20, 50)}
-SMALL_BATCHES = (10, 20)
+# A worker has 10 rows there.
+SMALL_BATCHES = (5, 10)
 ROUNDS = {"mnist": 40, "cifar10": 100}
 CELLS = [row for row in ROWS if row.model != "logistic"]
 
