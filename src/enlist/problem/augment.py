@@ -45,10 +45,10 @@ def reach(side: int) -> int:
     """Pixels that an image with such a side is moved by, at most.
 
     Example:
-        >>> reach(32), reach(28), reach(8)
+        >>> reach(32), reach(28), reach(6)
         (4, 3, 1)
     """
-    return side // PART
+    return max(1, side // PART)
 
 
 def _moved(key: Key[Array, ""], image: Array) -> Array:
