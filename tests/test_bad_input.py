@@ -425,6 +425,10 @@ SWEEPS = [
         "sweep --dataset digits,mnist --out new",
         "type it once for each data set: --dataset digits --dataset mnist",
     ),
+    (
+        "sweep --dataset digits,synthetic:1,1,mnist --out new",
+        "type it once for each data set: --dataset digits --dataset synthetic:1,1 --dataset mnist",
+    ),
     *(
         (f"{SWEEP} --{rest}", says)
         for rest, says in [

@@ -1,6 +1,7 @@
 """The grid of a sweep: options with one value or several, from files and as typed, and its combinations."""
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,7 +125,9 @@ def checked(grid: Grid) -> Grid:
     """Refuses what is no grid."""
     for name in map(str, grid.values.get("dataset", ())):
         if "," in name and not name.startswith("synthetic") and not Path(name).exists():
-            apart = " ".join(f"--dataset {each.strip()}" for each in name.split(","))
+            # synthetic:ALPHA,BETA has a comma of its own.
+            names = re.findall(r"synthetic:[^,]*,[^,]*|[^,]+", name)
+            apart = " ".join(f"--dataset {each.strip()}" for each in names)
             raise BadInput(f"dataset = {name[:60]}: type it once for each data set: {apart[:120]}")
     for name, values in grid.axes.items():
         if name in ALIKE:
