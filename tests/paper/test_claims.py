@@ -196,7 +196,7 @@ def test_how_many_runs_diverged_is_said():
         )
 
     said = verdicts.verdicts(doctored.made(FULL, then=then), FULL)
-    assert said[7].statistic.endswith("Of the 8 runs of fig5, 2 diverged.")
+    assert said[7].statistic.endswith("Of the 8 runs of fig5 at the paper's rates, 2 diverged.")
     assert "Of the" not in said[0].statistic
 
 

@@ -16,13 +16,13 @@ from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
 from enlist.report.paper_figures import Column, Drawing, Trace, draw_curves
 from enlist.studies.paper import choices, claims_scaffold, race, raw, table2, table3, tabled, tabled_costs
-from enlist.studies.paper.drawing import drawing, trace, warning
+from enlist.studies.paper.drawing import drawing, setting_words, trace, warning
 from enlist.studies.paper.gathered import CLAIMS, description, shown, touched, write_all
 from enlist.studies.paper.gathered_costs import wall_shares
 from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import where
 from enlist.studies.paper.recipes import RECIPES
-from enlist.studies.paper.setting import FULL, SMALL
+from enlist.studies.paper.setting import FULL, SMALL, Way
 from enlist.theory.table1 import ROWS as THEORY
 
 
@@ -283,10 +283,12 @@ def test_table3_is_complete_and_marks_what_diverged(folder, all_runs):
     assert counts[0][heads.index("η = 1, η_L = 0.1")] == "0 of 8"
 
 
-def test_the_batch_size_is_shown_with_its_rule(all_runs):
+def test_what_is_chosen_is_shown_with_its_rule(all_runs):
     _, rows = tabled.choice_rows(all_runs, SMALL)
-    assert [row[:2] for row in rows] == [
-        [data, batch] for data in ("MNIST", "CIFAR-10") for batch in ("5", "10")
+    assert [row[:3] for row in rows] == [
+        *(["MNIST", batch, "as is"] for batch in ("5", "10")),
+        *(["CIFAR-10", batch, "as is"] for batch in ("5", "10")),
+        ["CIFAR-10", "10", "crop-flip"],
     ]
     for own in (rows[:2], rows[2:]):
         assert sum("chosen" in row[-1] for row in own) == 1
@@ -298,41 +300,72 @@ def test_the_batch_size_is_shown_with_its_rule(all_runs):
     assert tabled.choice_words(Raw([]), SMALL).count("not there yet") == 2
 
 
-def taking(rounds_of_batch):
-    """CIFAR-10's runs reach 75% after so many rounds, by their batch, or never."""
+def taking(rounds_of_way):
+    """CIFAR-10's runs reach 75% after so many rounds, by how they train, or never."""
 
     def then(curve):
-        wanted = rounds_of_batch.get(curve.setting.batch, 1000)
+        wanted = rounds_of_way.get(curve.setting.way, 1000)
         accuracy = np.where(curve.round < wanted, 0.5, 0.8)
         return curve._replace(test_accuracy=accuracy) if curve.setting.dataset == "cifar10" else curve
 
     return then
 
 
-def test_the_rule_chooses_the_batch_whose_rounds_are_nearest_and_says_what_it_lacks():
+def test_the_rule_chooses_what_takes_the_nearest_rounds_and_says_what_it_lacks():
     # The paper took 44 and 61 rounds.
-    for near in (10, 20, 50):
-        rounds = {batch: 52 if batch == near else 90 for batch in (10, 20, 50)}
+    tried = choices.tried(FULL, "cifar10")
+    for near in tried:
+        rounds = {way: 52 if way == near else 90 for way in tried}
         found = choices.outcomes(made(FULL, then=taking(rounds)), FULL, "cifar10")
-        assert list(found) == [10, 20, 50]
+        assert tuple(found) == tried
         assert choices.chosen(found) == near
         distance = pytest.approx((math.log2(52 / 44) + math.log2(61 / 52)) / 2)
         assert found[near] == (2, 2, distance, (0.8, 0.8))
-    some = made(FULL, keep=lambda setting: (setting.dataset, setting.batch) != ("cifar10", 20))
-    assert "(without 20)" in tabled.choice_words(some, FULL)
+    some = made(
+        FULL, keep=lambda setting: setting.dataset != "cifar10" or setting.way != Way(20, "crop-flip")
+    )
+    assert "(without batches of 20, images varied (crop-flip))" in tabled.choice_words(some, FULL)
 
 
-def test_a_batch_that_never_arrives_is_not_chosen():
+def test_what_never_arrives_is_not_chosen():
     # By the distance alone 100 rounds that led nowhere would be nearer than 20.
-    found = choices.outcomes(made(FULL, then=taking({10: 20})), FULL, "cifar10")
-    assert found[50].distance < found[10].distance
-    assert (choices.chosen(found), found[50].reached) == (10, 0)
+    found = choices.outcomes(made(FULL, then=taking({Way(10): 20})), FULL, "cifar10")
+    assert found[Way(50)].distance < found[Way(10)].distance
+    assert (choices.chosen(found), found[Way(50)].reached) == (Way(10), 0)
     nowhere = made(FULL, then=taking({}))
     assert choices.chosen(choices.outcomes(nowhere, FULL, "cifar10")) is None
-    assert {row[4] for row in tabled.choice_rows(nowhere, FULL)[1] if row[0] == "CIFAR-10"} == {
+    assert {row[5] for row in tabled.choice_rows(nowhere, FULL)[1] if row[0] == "CIFAR-10"} == {
         "50.0 to 50.0%"
     }
-    assert "CIFAR-10: no batch size reaches the target; 50 is used." in tabled.choice_words(nowhere, FULL)
+    used = FULL.ways["cifar10"].words()
+    assert f"CIFAR-10: none reaches the target; {used} are used." in tabled.choice_words(nowhere, FULL)
+
+
+def test_varied_images_are_said_where_they_are_used():
+    scale = FULL._replace(ways=FULL.ways | {"cifar10": Way(20, "crop-flip")})
+    assert setting_words(RECIPES["fig5"].runs(scale)).startswith("Batch 20, images varied (crop-flip); seeds")
+    assert "varied" not in setting_words(RECIPES["fig1"].runs(scale))
+    for setting in RECIPES["fig6"].runs(scale):
+        assert setting.options()["augment"] == "crop-flip"
+        assert "batch=20 crop-flip" in setting.group()
+    ceilings = [each for each in table2.ceilings(scale) if each.dataset == "cifar10"]
+    assert {each.way for each in ceilings} == {Way(50, "crop-flip")}
+
+
+def test_the_best_worker_rate_stands_beside_ten_workers_on_images(all_runs):
+    (even, skewed) = drawing(RECIPES["fig5"], all_runs, SMALL).columns
+    for column in (even, skewed):
+        best = column.traces["test_accuracy"][-1]
+        # By the formula, the higher the rate the lower the loss.
+        assert best.label == "n = 10, K = 5 at 0.3, the best worker rate of 0.03, 0.1, 0.3"
+        assert best.color is None
+    lacking = made(SMALL, keep=lambda setting: setting.worker_lr != 0.03)
+    as_papers = made(
+        SMALL, as_if=lambda setting: setting._replace(worker_lr=0.01 if setting.worker_lr != 0.1 else 0.1)
+    )
+    for runs in (lacking, as_papers):
+        for column in drawing(RECIPES["fig5"], runs, SMALL).columns:
+            assert not any("best worker rate" in trace.label for trace in column.traces["test_accuracy"])
 
 
 def test_the_page_is_complete_in_itself(folder):
@@ -345,7 +378,13 @@ def test_the_page_is_complete_in_itself(folder):
         assert f'id="claim-{each["number"]}"' in body
         assert all(html.escape(each[part]) in body for part in ("claim", "verdict", "statistic", "rule"))
     assert "small scale: 1,000 training and test rows" in body
-    for title in ("Figure 1. 2NN on MNIST", "Table 1. ", "Table 2. ", "Table 3. ", "The batch size"):
+    for title in (
+        "Figure 1. 2NN on MNIST",
+        "Table 1. ",
+        "Table 2. ",
+        "Table 3. ",
+        "Batch size and varied images",
+    ):
         assert title in body
 
 

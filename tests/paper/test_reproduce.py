@@ -14,13 +14,13 @@ from enlist.launch.reproduce import carry_out, points_of, thinned
 from enlist.problem.dataset import Dataset
 from enlist.studies.paper import raw, unbalanced
 from enlist.studies.paper.recipes import RECIPES
-from enlist.studies.paper.setting import SCALES, Extent, Scale
+from enlist.studies.paper.setting import SCALES, Extent, Scale, Way
 
 TINY = Scale(
     "small",
     {name: Extent(rounds=2, seeds=1) for name in ("logistic", "two_nn", "cnn")},
     rows=1200,
-    batch={"mnist": 10, "cifar10": 10},
+    ways={"mnist": Way(10), "cifar10": Way(10)},
     precision={"mnist": "float32", "cifar10": "float32"},
     eval_rows={"mnist": None, "cifar10": None},
     image_model="cnn",

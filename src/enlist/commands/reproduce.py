@@ -191,7 +191,7 @@ def _table(verdicts: Sequence[dict[str, Any]]) -> Any:
 
 
 def _choices(out: Path, scale: "Scale") -> Any:
-    """Each batch size and what came of it."""
+    """Each way to train that was tried, and what came of it."""
     from rich import box
     from rich.table import Table
 

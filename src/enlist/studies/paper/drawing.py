@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace
+from enlist.studies.paper import fig5
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import MODELS, PARTIAL_COHORT, Line, Panel, Recipe
 from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.statistics_table2 import ceiling
-from enlist.studies.paper.statistics_table3 import best_rates
+from enlist.studies.paper.statistics_table3 import best_of, best_rates
 
 NOTES = "Line: mean over seeds. Band: lowest to highest seed."
 DIVERGED_NOTE = "Cross: a seed diverged there; the line goes on as the mean of the others, if any."
@@ -58,12 +59,17 @@ def warning(scale: Scale, runs: Sequence[Setting]) -> str:
 
 
 def setting_words(runs: Sequence[Setting]) -> str:
-    """What the paper leaves open: batches and seeds."""
+    """What the paper leaves open: batches, varied images and seeds."""
     batches = _extent([setting.batch for setting in runs])
+    varied = "".join(
+        f", images varied ({augment})"
+        for augment in dict.fromkeys(setting.augment for setting in runs)
+        if augment
+    )
     models = dict.fromkeys(setting.model for setting in runs)
     seeds = {model: _seeds([setting for setting in runs if setting.model == model]) for model in models}
     each = ", ".join(f"{MODELS.get(model, model)} {count}" for model, count in seeds.items())
-    return f"Batch {batches}; seeds: {each}." if runs else ""
+    return f"Batch {batches}{varied}; seeds: {each}." if runs else ""
 
 
 def _seeds(runs: Sequence[Setting]) -> str:
@@ -159,15 +165,37 @@ def trace(label: str, curves: Sequence[Curve], metric: str, color: int | None, d
 
 def _best_rates(panel: Panel, raw: Raw, scale: Scale) -> tuple[str, Curve] | None:
     """Beside the hardest setting, where a panel shows it: what other rates would have given."""
-    hardest = next((line.where for line in panel.lines if _is_hardest(line.where)), None)
-    if hardest is None:
-        return None
-    where = {name: hardest[name] for name in ("model", *HARDEST)}
+    for line in panel.lines:
+        if _is_hardest(line.where):
+            return _best_of_grid(line.where["model"], raw, scale)
+        if _is_usual_for_images(line.where):
+            return _best_for_images(line.where["partition"], raw, scale)
+    return None
+
+
+def _best_of_grid(model: str, raw: Raw, scale: Scale) -> tuple[str, Curve] | None:
+    where = HARDEST | {"model": model}
     best = next((each for each in best_rates(raw, scale) if each.setting.matches(where)), None)
     if best is None or best.is_papers:
         return None
     rates = f"{best.setting.worker_lr:g} and {best.setting.server_lr:g}"
     return f"p = 1, n = {PARTIAL_COHORT} at table 3's best rates ({rates})", raw.curves[best.setting]
+
+
+def _best_for_images(partition: str, raw: Raw, scale: Scale) -> tuple[str, Curve] | None:
+    tried = fig5.rated(scale, partition)
+    best = None if raw.missing(tried) else best_of([raw.curves[setting] for setting in tried])
+    if best is None or best.is_papers:
+        return None
+    rate = best.setting.worker_lr
+    others = ", ".join(f"{setting.worker_lr:g}" for setting in tried)
+    return f"n = {PARTIAL_COHORT}, K = 5 at {rate:g}, the best worker rate of {others}", raw.curves[
+        best.setting
+    ]
+
+
+def _is_usual_for_images(where: Mapping[str, Any]) -> bool:
+    return (where["dataset"], where["cohort"], where["local_epochs"]) == ("cifar10", PARTIAL_COHORT, 5)
 
 
 def _is_hardest(where: Mapping[str, Any]) -> bool:

@@ -71,8 +71,8 @@ class Raw:
     """Finished runs by their settings.
 
     Args:
-        seconds: what a worker computes in a round, by (dataset, model, algorithm, local epochs, batch), where
-            measured.
+        seconds: what a worker computes in a round, by (dataset, model, algorithm, local epochs, batch, augment),
+            where measured.
     """
 
     def __init__(self, curves: Iterable[Curve], seconds: Mapping[tuple[Any, ...], float] = {}):
@@ -134,9 +134,9 @@ def curve_of(line: str) -> Curve:
     return curve
 
 
-def seconds_key(setting: Setting) -> tuple[str, str, str, int, int]:
+def seconds_key(setting: Setting) -> tuple[str, str, str, int, int, str | None]:
     """Of what a worker computes in a round; the number of workers and their digits change nothing of it."""
-    return setting.dataset, setting.model, setting.algorithm, setting.local_epochs, setting.batch
+    return setting.dataset, setting.model, setting.algorithm, setting.local_epochs, *setting.way
 
 
 def append(folder: Path, curves: Sequence[Curve]) -> None:

@@ -7,8 +7,31 @@ from typing import Any, NamedTuple
 # What the paper states for every figure and table: workers, rates.
 WORKERS = 100
 WORKER_LR, SERVER_LR = 0.1, 1.0
-# What it does not state. The batch size decides how many rounds a target takes; `choices.py` says how it was chosen.
-BATCH = {"mnist": 10, "cifar10": 50}
+
+
+class Way(NamedTuple):
+    """What the paper does not state and what decides how many rounds a target takes.
+
+    Args:
+        augment: how training images are varied at random; None where they are taken as they are.
+    """
+
+    batch: int
+    augment: str | None = None
+
+    def words(self) -> str:
+        """What is done.
+
+        Example:
+            >>> Way(10).words(), Way(50, "crop-flip").words()
+            ('batches of 10', 'batches of 50, images varied (crop-flip)')
+        """
+        varied = "" if self.augment is None else f", images varied ({self.augment})"
+        return f"batches of {self.batch}{varied}"
+
+
+# Chosen by a search; `choices.py` says how.
+CHOSEN = {"mnist": Way(10), "cifar10": Way(50)}
 
 
 class Setting(NamedTuple):
@@ -36,6 +59,17 @@ class Setting(NamedTuple):
     rows: int = 0
     precision: str = "float32"
     eval_rows: int | None = None
+    augment: str | None = None
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether workers and rates are the paper's: neither training in one place nor at other rates."""
+        return (self.workers, self.worker_lr, self.server_lr) == (WORKERS, WORKER_LR, SERVER_LR)
+
+    @property
+    def way(self) -> Way:
+        """What the paper does not state, as it is done here."""
+        return Way(self.batch, self.augment)
 
     def options(self) -> dict[str, Any]:
         """As options of `enlist run`."""
@@ -43,9 +77,10 @@ class Setting(NamedTuple):
 
     def group(self) -> str:
         """What runs that advance together have in common, in words."""
+        varied = "" if self.augment is None else f" {self.augment}"
         return (
             f"{self.dataset} {self.model} {self.algorithm} n={self.cohort} of {self.workers} "
-            f"K={self.local_epochs} batch={self.batch} T={self.rounds}"
+            f"K={self.local_epochs} batch={self.batch}{varied} T={self.rounds}"
         )
 
     def matches(self, wanted: Mapping[str, Any]) -> bool:
@@ -71,14 +106,14 @@ class Scale(NamedTuple):
         name: full or small.
         extents: by model.
         rows: training rows that are used of each data set; 0 for all.
-        batch, precision, eval_rows: by data set.
+        ways, precision, eval_rows: by data set.
         image_model: what learns CIFAR-10.
     """
 
     name: str
     extents: Mapping[str, Extent]
     rows: int
-    batch: Mapping[str, int]
+    ways: Mapping[str, Way]
     precision: Mapping[str, str]
     eval_rows: Mapping[str, int | None]
     image_model: str
@@ -94,7 +129,7 @@ class Scale(NamedTuple):
         """
         extent = self.extents[model]
         usual = {
-            "batch": self.batch[dataset],
+            **self.ways[dataset]._asdict(),
             "rounds": extent.rounds,
             "precision": self.precision[dataset],
             "eval_rows": self.eval_rows[dataset],
@@ -118,7 +153,7 @@ FULL = Scale(
         "resnet18": Extent(rounds=100, seeds=2),
     },
     rows=0,
-    batch=BATCH,
+    ways=CHOSEN,
     precision={"mnist": "float32", "cifar10": "bf16"},
     # No figure shows the training loss on CIFAR-10, and all rows each round take long to look at.
     eval_rows={"mnist": None, "cifar10": 10_000},
@@ -134,7 +169,7 @@ SMALL = Scale(
         "cnn": Extent(rounds=5, seeds=1),
     },
     rows=1000,
-    batch={"mnist": 10, "cifar10": 10},
+    ways={"mnist": Way(10), "cifar10": Way(10)},
     precision={"mnist": "float32", "cifar10": "float32"},
     eval_rows={"mnist": None, "cifar10": None},
     image_model="two_nn",

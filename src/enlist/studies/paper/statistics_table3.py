@@ -1,15 +1,16 @@
 """What the grid of table 3 came to: the best rates of every setting, and where runs diverged."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from enlist.studies.paper.raw import Curve, Raw
-from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale, Setting
+from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.statistics import ending
 from enlist.studies.paper.table3 import runs as grid_runs
 
 
 class Best(NamedTuple):
-    """The best rates of one model, p, n and K.
+    """The best rates of one setting, such as a model's with one p, n and K.
 
     Args:
         setting: of the run with the lowest training loss in its last tenth of rounds; its rates are the best.
@@ -30,7 +31,7 @@ class Best(NamedTuple):
     @property
     def is_papers(self) -> bool:
         """Whether the best rates are the paper's."""
-        return (self.setting.worker_lr, self.setting.server_lr) == (WORKER_LR, SERVER_LR)
+        return self.setting.is_papers
 
 
 def best_rates(raw: Raw, scale: Scale) -> list[Best]:
@@ -39,7 +40,7 @@ def best_rates(raw: Raw, scale: Scale) -> list[Best]:
     for setting in dict.fromkeys(grid_runs(scale)):
         cells.setdefault(setting._replace(worker_lr=0.0, server_lr=0.0), []).append(setting)
     runs = [[raw.curves[setting] for setting in own] for own in cells.values() if not raw.missing(own)]
-    return [best for own in runs if (best := _best(own)) is not None]
+    return [best for own in runs if (best := best_of(own)) is not None]
 
 
 def diverged_by_server_rate(raw: Raw, scale: Scale, model: str | None = None) -> dict[float, tuple[int, int]]:
@@ -52,12 +53,13 @@ def diverged_by_server_rate(raw: Raw, scale: Scale, model: str | None = None) ->
     return counts
 
 
-def _best(runs: list[Curve]) -> Best | None:
+def best_of(runs: Sequence[Curve]) -> Best | None:
+    """Of runs that differ in their rates alone; None where all diverged."""
     done = [run for run in runs if not _diverged(run)]
     if not done:
         return None
     first = min(done, key=lambda run: ending(run, "train_loss"))
-    papers = [run for run in done if (run.setting.worker_lr, run.setting.server_lr) == (WORKER_LR, SERVER_LR)]
+    papers = [run for run in done if run.setting.is_papers]
     return Best(
         first.setting,
         ending(first, "train_loss"),

@@ -1,4 +1,4 @@
-"""Tables 1 and 3 and the choice of the batch size, from the theory and from raw metrics, as plain tables."""
+"""Tables 1 and 3, and what was chosen where the paper is silent, as plain tables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from enlist.studies.paper import choices, table3
 from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import DATASETS, MODELS, THREE
-from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale
+from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale, Way
 from enlist.studies.paper.statistics import GUESSED, ending, rounded
 from enlist.studies.paper.statistics_table3 import Best, best_rates, diverged_by_server_rate
 from enlist.theory import table1 as theory
@@ -180,22 +180,22 @@ def _last(values: np.ndarray) -> float | str:
 
 
 def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
-    """Each batch size and how far its rounds are from table 2's: heads and rows."""
+    """Each way to train and how far its rounds are from table 2's: heads and rows."""
     rows = []
     for dataset, title in DATASETS.items():
-        found, used = choices.outcomes(raw, scale, dataset), scale.batch[dataset]
+        found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
         best = choices.chosen(found)
-        for batch, (reached, cells, distance, accuracies) in found.items():
+        for way, (reached, cells, distance, accuracies) in found.items():
             lowest, highest = min(accuracies), max(accuracies)
-            marks = [name for name, own in (("chosen", best), ("used here", used)) if own == batch]
+            marks = [name for name, own in (("chosen", best), ("used here", used)) if own == way]
             texts = [
                 f"{reached} of {cells}",
                 f"{distance:.3f}",
                 f"{100 * lowest:.1f} to {100 * highest:.1f}%",
             ]
-            rows.append([title, str(batch), *texts, ", ".join(marks)])
-    measures = ["cells that reach the target", "mean |log2(rounds / paper's)|", "best accuracy of a cell"]
-    return ["data", "batch size", *measures, ""], rows
+            rows.append([title, str(way.batch), way.augment or "as is", *texts, ", ".join(marks)])
+    measures = ["cells that reach the target", "distance from the paper's rounds", "best accuracy of a cell"]
+    return ["data", "batch size", "images", *measures, ""], rows
 
 
 def choice_words(raw: Raw, scale: Scale) -> str:
@@ -206,20 +206,20 @@ def choice_words(raw: Raw, scale: Scale) -> str:
     )
 
 
-def _chosen(found: Mapping[int, choices.Outcome], scale: Scale, dataset: str, title: str) -> str:
-    used, tried = scale.batch[dataset], choices.tried(scale, dataset)
+def _chosen(found: Mapping[Way, choices.Outcome], scale: Scale, dataset: str, title: str) -> str:
+    used, tried = scale.ways[dataset].words(), choices.tried(scale, dataset)
     if not found:
-        return f"{title}: the runs that choose the batch size are not there yet; {used} is used."
-    missing = [str(batch) for batch in tried if batch not in found]
-    so_far = f" of those that were run (without {' and '.join(missing)})" if missing else ""
+        return f"{title}: the runs that choose are not there yet; {used} are used."
+    missing = [way.words() for way in tried if way not in found]
+    so_far = f" of those that were run (without {'; '.join(missing)})" if missing else ""
     if scale.name != "full":
-        return f"{title}: at {scale.name} scale batches of {used} are used, whatever comes out here."
+        return f"{title}: at {scale.name} scale {used} are used, whatever comes out here."
     if (best := choices.chosen(found)) is None:
-        return f"{title}: no batch size{so_far} reaches the target; {used} is used."
-    said = f"{title}: the rule chooses batches of {best}{so_far}"
-    if best == used:
-        return f"{said}, which all other runs here have."
-    return f"{said} at {scale.name} scale; all other runs here have batches of {used}."
+        return f"{title}: none{so_far} reaches the target; {used} are used."
+    said = f"{title}: the rule chooses {best.words()}{so_far}"
+    if best == scale.ways[dataset]:
+        return f"{said}, as in all other runs here."
+    return f"{said}; all other runs here have {used}."
 
 
 def rates_words() -> str:

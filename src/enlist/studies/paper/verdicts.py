@@ -40,12 +40,14 @@ def verdicts(raw: Raw, scale: Scale) -> list[Verdict]:
 
 def _with_diverged(verdict: Verdict, raw: Raw, scale: Scale) -> Verdict:
     """Says how many of the runs that a claim is about diverged: what they lack counts as guessing."""
-    settings = [setting for name in verdict.recipes for setting in RECIPES[name].runs(scale)]
+    settings = [
+        setting for name in verdict.recipes for setting in RECIPES[name].runs(scale) if setting.is_papers
+    ]
     runs = list(raw.only(settings))
     diverged = sum(run.status == "diverged" for run in runs)
     if verdict.verdict == NOT_RUN or not diverged:
         return verdict
     of = " and ".join(verdict.recipes)
     return verdict._replace(
-        statistic=f"{verdict.statistic} Of the {len(runs)} runs of {of}, {diverged} diverged."
+        statistic=f"{verdict.statistic} Of the {len(runs)} runs of {of} at the paper's rates, {diverged} diverged."
     )
