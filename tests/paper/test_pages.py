@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from doctored import curve_of, made
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.legend import Legend
 
 from enlist.report import paper_bars, paper_figures, paper_tables
 from enlist.report.document import prose
@@ -162,7 +163,7 @@ def test_a_warning_is_drawn_on_the_figure(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["fig1", "fig2", "fig5", "fig7"])
-def test_title_warning_and_notes_are_within_the_figure(all_runs, name, monkeypatch):
+def test_title_warning_names_and_notes_are_within_the_figure(all_runs, name, monkeypatch):
     drawn = []
     for module in (paper_figures, paper_bars):
         monkeypatch.setattr(module, "save", lambda figure, path: drawn.append(figure))
@@ -176,7 +177,9 @@ def test_title_warning_and_notes_are_within_the_figure(all_runs, name, monkeypat
     canvas.draw()
     words = [text for text in figure.texts if text.get_text().strip()]
     assert sum("small scale" in text.get_text() for text in words) == 1
-    for text in words:
+    names = [text for legend in figure.findobj(Legend) for text in legend.get_texts()]
+    assert names
+    for text in [*words, *names]:
         box = text.get_window_extent(canvas.get_renderer())
         assert 0 <= box.x0 <= box.x1 <= figure.bbox.width, text.get_text()
         assert 0 <= box.y0 <= box.y1 <= figure.bbox.height, text.get_text()
@@ -357,7 +360,7 @@ def test_the_best_worker_rate_stands_beside_ten_workers_on_images(all_runs):
     for column in (even, skewed):
         best = column.traces["test_accuracy"][-1]
         # By the formula, the higher the rate the lower the loss.
-        assert best.label == "n = 10, K = 5 at 0.3, the best worker rate of 0.03, 0.1, 0.3"
+        assert best.label == "n = 10, K = 5 at worker rate 0.3, the best of 3"
         assert best.color is None
     lacking = made(SMALL, keep=lambda setting: setting.worker_lr != 0.03)
     as_papers = made(
@@ -365,7 +368,7 @@ def test_the_best_worker_rate_stands_beside_ten_workers_on_images(all_runs):
     )
     for runs in (lacking, as_papers):
         for column in drawing(RECIPES["fig5"], runs, SMALL).columns:
-            assert not any("best worker rate" in trace.label for trace in column.traces["test_accuracy"])
+            assert not any("the best of" in trace.label for trace in column.traces["test_accuracy"])
 
 
 def test_the_page_is_complete_in_itself(folder):

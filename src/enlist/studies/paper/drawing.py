@@ -187,11 +187,8 @@ def _best_for_images(partition: str, raw: Raw, scale: Scale) -> tuple[str, Curve
     best = None if raw.missing(tried) else best_of([raw.curves[setting] for setting in tried])
     if best is None or best.is_papers:
         return None
-    rate = best.setting.worker_lr
-    others = ", ".join(f"{setting.worker_lr:g}" for setting in tried)
-    return f"n = {PARTIAL_COHORT}, K = 5 at {rate:g}, the best worker rate of {others}", raw.curves[
-        best.setting
-    ]
+    rates = f"worker rate {best.setting.worker_lr:g}, the best of {len(tried)}"
+    return f"n = {PARTIAL_COHORT}, K = 5 at {rates}", raw.curves[best.setting]
 
 
 def _is_usual_for_images(where: Mapping[str, Any]) -> bool:
