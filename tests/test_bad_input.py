@@ -194,10 +194,6 @@ NUMBERS = [
     (f"{RUN} --latency inf", "latency = inf: must be a finite number"),
     (f"{RUN} --augment crop_flip", "unknown augment 'crop_flip'"),
     (
-        f"{RUN} --augment crop --batch 0",
-        "augment: with --batch 0 a step takes the gradient of all rows as they are",
-    ),
-    (
         f"{RUN} --augment flip --dataset synthetic:1,1",
         "augment does not fit synthetic(1,1): images [height, width, ",
     ),

@@ -36,7 +36,9 @@ def as_seen(drawn, y):
     return np.concatenate(x), np.concatenate(labels), cohorts
 
 
-@pytest.mark.parametrize("work", [Steps(5, batch=6), Epochs(2, batch=8)], ids=["steps", "epochs"])
+@pytest.mark.parametrize(
+    "work", [Steps(5, batch=6), Epochs(2, batch=8), Steps(2, batch=0)], ids=["steps", "epochs", "all rows"]
+)
 @pytest.mark.parametrize("execution", ["one-by-one", "chunk:2"])
 def test_equals_the_oracle_on_what_was_shown(work, execution):
     fed = unequal(make_dataset())
@@ -90,16 +92,43 @@ def test_bytes_are_scaled_before_they_are_varied():
     assert 0.5 < seen.max() <= 1
 
 
-@pytest.mark.parametrize("algorithm", ["scaffold", "mime", "adaptive", "loadaboost"])
-def test_methods_vary_too(algorithm):
+def moved_by_varying(algorithm, work):
+    """What varied batches change of the model, over how far it moved: 0 where they do nothing."""
     fed = unequal(make_dataset())
     plain, varied = (
-        enlist.simulate(
-            getattr(enlist, algorithm)(), model, fed, cohort=3, local=Steps(2, 4), rounds=2
-        ).params
+        enlist.simulate(algorithm, model, fed, cohort=3, local=work, rounds=2).params["w"]
         for model in (models.logistic(), models.logistic()._replace(augment=noisy))
     )
-    assert not np.allclose(plain["w"], varied["w"])
+    return np.linalg.norm(varied - plain) / np.linalg.norm(plain)
+
+
+@pytest.mark.parametrize("work", [Steps(1, 4), Steps(3, 4)], ids=["one step", "three steps"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        enlist.scaffold(),
+        enlist.scaffold(variates="I"),
+        enlist.mime(),
+        enlist.mimelite(),
+        enlist.adaptive(),
+        enlist.loadaboost(),
+    ],
+    ids=["scaffold", "scaffold I", "mime", "mimelite", "adaptive", "loadaboost"],
+)
+def test_methods_vary_no_less_than_fedavg(algorithm, work):
+    """Half as much at least, where a gradient of all rows, whose noise is less, decides."""
+    assert moved_by_varying(algorithm, work) > 0.5 * moved_by_varying(enlist.fedavg(), work)
+
+
+def test_how_a_gradient_of_all_rows_varies_them_does_not_depend_on_what_others_hold():
+    alone, padded = (unequal(make_dataset(), sizes) for sizes in ((30,), (30, 90)))
+    model = models.two_nn(hidden=16)._replace(augment=noisy)
+    first, again = (
+        run(model, fed, cohort=sampling.recorded([[0]]), local=Steps(1, batch=0), rounds=1, seed=3)
+        for fed in (alone, padded)
+    )
+    for one, other in zip(jax.tree.leaves(first.params), jax.tree.leaves(again.params), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +137,6 @@ def test_methods_vary_too(algorithm):
         (augment.crop, Steps(1, 2), r"augment does not fit blobs: images .* not \(12,\)"),
         (lambda key, x: x[:, 1:], Steps(1, 2), r"augment must give what it was given, float32\[2, 12\]"),
         (lambda x: x, Steps(1, 2), "augment does not fit blobs: .*positional argument"),
-        (noisy, Steps(1, 0), "augment: with --batch 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, local, said):

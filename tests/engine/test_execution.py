@@ -65,6 +65,13 @@ def test_a_gpus_lanes_end_with_its_memory(monkeypatch):
     assert execution._gpu_lanes(load(places=10), 10) == 10
 
 
+def test_rows_that_are_varied_take_memory_too():
+    model = models.two_nn()
+    varying = model._replace(augment=lambda key, x: x + jax.random.normal(key, x.shape))
+    plain, varied = (execution.lane_bytes(load(each, Steps(1, 600))) for each in (model, varying))
+    assert plain + 4 * 600 * 784 < varied
+
+
 def test_a_gpu_cuts_a_skewed_cohort_into_smaller_groups(monkeypatch):
     monkeypatch.setattr(execution.platform, "memory_bytes", lambda: None)
     skewed = load(sizes=[60_000] + [20] * 99, places=100)

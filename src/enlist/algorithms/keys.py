@@ -13,6 +13,8 @@ RunKey = Key[Array, ""]
 # Folded into a worker's or the server's own key; far above the small numbers that these fold in themselves.
 ENCODING = 0xFFFF_E0C0
 AUGMENTING = 0xFFFF_A060
+# Instead of a local step, for what is looked at outside of them.
+NO_STEP = 0xFFFF_FFFF
 
 
 class Role(IntEnum):
@@ -53,6 +55,6 @@ def encoding_key(own: RunKey, part: int) -> RunKey:
     return random.fold_in(random.fold_in(own, ENCODING), part)
 
 
-def augment_key(own: RunKey, k: Int[Array, ""]) -> RunKey:
-    """For varying the batch of local step k, from the worker's key of that round."""
+def augment_key(own: RunKey, k: Int[Array, ""] | int) -> RunKey:
+    """For varying what local step k looks at, from the worker's key of that round."""
     return random.fold_in(random.fold_in(own, AUGMENTING), k)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
+from jax import lax, random
 from jaxtyping import Array, Bool, Int, Key
 
 from enlist.algorithms import keys
@@ -14,39 +14,58 @@ from enlist.algorithms.core import Context, LocalStats, Scalar, Tree, WorkerData
 from enlist.algorithms.work import Batch, Table
 from enlist.problem.objective import Objective
 
+Step = Int[Array, ""] | int
 # The largest number of rows whose gradient is taken at once when a full gradient is asked for.
 FULL_GRADIENT_ROWS = 1024
 
 
 def gradient(
-    objective: Objective, params: Tree, data: WorkerData, batch: Batch, key: Key[Array, ""] | None = None
+    objective: Objective, params: Tree, data: WorkerData, batch: Batch, key: Key[Array, ""], k: Step
 ) -> tuple[Scalar, Tree]:
-    """Loss and gradient of F_i on one batch; padding has no weight.
+    """Loss and gradient of F_i on the batch of local step k, varied where the model does that.
 
-    Args:
-        key: for varying the batch, where the objective does; without one it is taken as it is.
+    Padding has no weight; `key` is the worker's of the round.
     """
     places = len(batch.positions)
     weights = (jnp.arange(places) < batch.count) / batch.count.astype(jnp.float32)
     x, y = data.take(batch.positions)
-    if objective.augment is not None and key is not None:
-        x = objective.augment(key, x)
+    if objective.augment is not None:
+        x = objective.augment(keys.augment_key(key, k), x)
     return objective.loss_and_grad(params, x, y, weights)
 
 
-def full_gradient(objective: Objective, params: Tree, data: WorkerData) -> tuple[Scalar, Tree]:
-    """Loss and gradient of F_i on all the worker's rows, a bounded number of rows at a time."""
+def full_gradient(
+    objective: Objective, params: Tree, data: WorkerData, key: Key[Array, ""], k: Step = keys.NO_STEP
+) -> tuple[Scalar, Tree]:
+    """Loss and gradient of F_i on all the worker's rows, each varied where the model does that.
+
+    A bounded number of rows at a time; `key` is the worker's of the round, k the local step that it is for.
+    """
     rows = min(data.capacity, FULL_GRADIENT_ROWS)
 
     def add(i: Int[Array, ""], total: tuple[Scalar, Tree]) -> tuple[Scalar, Tree]:
         positions = i * rows + jnp.arange(rows, dtype=jnp.int32)
         inside = positions < data.size
         weights = inside / jnp.asarray(data.size, jnp.float32)
-        part = objective.loss_and_grad(params, *data.take(jnp.where(inside, positions, 0)), weights)
+        x, y = data.take(jnp.where(inside, positions, 0))
+        part = objective.loss_and_grad(params, all_varied(objective, key, k, positions, x), y, weights)
         return jax.tree.map(jnp.add, total, part)
 
     zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
     return lax.fori_loop(0, -(-data.size // rows), add, zero)
+
+
+def all_varied(
+    objective: Objective, key: Key[Array, ""], k: Step, positions: Int[Array, " rows"], x: Array
+) -> Array:
+    """Rows at these positions among a worker's own, as a gradient of all its rows sees them in local step k.
+
+    Each is varied alone, by a key of its own: so it does not matter how many are looked at at once.
+    """
+    if (augment := objective.augment) is None:
+        return x
+    own = jax.vmap(random.fold_in, (None, 0))(keys.augment_key(key, k), positions)
+    return jax.vmap(lambda key, row: augment(key, row[None])[0])(own, x)
 
 
 Correction = Callable[[Tree, Tree, Callable[[Tree], Tree]], Tree]
@@ -126,7 +145,6 @@ def loss_and_gradient(
 ) -> Callable[[Tree], tuple[Scalar, Tree]]:
     """Of local step k, as a function of the point; `key` is the worker's of the round."""
     if ctx.work.batch == 0:
-        return lambda x: full_gradient(ctx.objective, x, data)
+        return lambda x: full_gradient(ctx.objective, x, data, key, k)
     batch = ctx.work.pick(table, k, data.size)
-    varying = None if ctx.objective.augment is None else keys.augment_key(key, k)
-    return lambda x: gradient(ctx.objective, x, data, batch, varying)
+    return lambda x: gradient(ctx.objective, x, data, batch, key, k)

@@ -93,14 +93,14 @@ def _mime(corrects: bool, server: Optimizer) -> Algorithm:
         return ServerState(base.init_server(params, workers), jax.tree.map(jnp.zeros_like, params))
 
     def probe(ctx: Context, key: Key[Array, ""], payload: Payload, state: Tree, data: WorkerData) -> Reply:
-        loss, gradient = full_gradient(ctx.objective, payload.params, data)
+        loss, gradient = full_gradient(ctx.objective, payload.params, data, key)
         return Reply(gradient, jnp.ones(()), state, LocalStats(loss, jnp.int32(0)))
 
     def local(ctx: Context, key: Key[Array, ""], payload: Any, state: Tree, data: WorkerData) -> Reply:
         if corrects:
             (x_t, m), gradient = payload
         else:
-            (x_t, m), gradient = payload, full_gradient(ctx.objective, payload.params, data)[1]
+            (x_t, m), gradient = payload, full_gradient(ctx.objective, payload.params, data, key)[1]
         beta = ctx.rates["momentum"]
 
         def mimicked(g: Tree, x: Tree, again: Any) -> Tree:

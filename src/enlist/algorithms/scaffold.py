@@ -94,7 +94,7 @@ def _scaffold(option: str, server: Optimizer) -> Algorithm:
         )
         delta = difference(x_K, x_t)
         if option == "I":
-            renewed = full_gradient(ctx.objective, x_t, data)[1]
+            renewed = full_gradient(ctx.objective, x_t, data, key)[1]
         else:
             # No step, no news: an empty place must not divide by zero.
             steps = jnp.maximum(stats.steps, 1).astype(jnp.float32)

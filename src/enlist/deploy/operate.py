@@ -95,7 +95,7 @@ def prepare(
     rows = read_holdout(options.problem.dataset, workers, options.settings.seed)
     data = as_dataset(rows, options.problem.dataset)
     own = model(options.problem, rows.classes)
-    fit.check_parts(algorithm, own, data, strategy, work, options.settings)
+    fit.check_parts(algorithm, own, data, strategy, options.settings)
     rehearse(algorithm, own, rows.x[0], rows.y[0], work, options.settings.precision, workers)
     problem = replace(options.problem, workers=workers)
     config = complete_config(replace(options, problem=problem, participation=participation)) | found

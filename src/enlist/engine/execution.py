@@ -208,12 +208,13 @@ def _step_jaxpr(load: Load) -> Any:
 @lru_cache(maxsize=64)
 def _traced_step(model: Model, precision: str, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct) -> Any:
     """Once for all runs that differ in rates, seeds or partitions."""
-    rows = len(x)
+    rows, key = len(x), jax.random.key(0)
 
     def step(params: Any, x: Any, y: Any) -> Any:
         order = jax.numpy.arange(rows)
         data = WorkerData(x, y, order, 0, rows, rows, rows, 1)
-        return gradient(objective(model, precision), params, data, Batch(order, jax.numpy.int32(rows)))
+        batch = Batch(order, jax.numpy.int32(rows))
+        return gradient(objective(model, precision), params, data, batch, key, 0)
 
     return jax.make_jaxpr(step)(jax.eval_shape(partial(initial, model), jax.random.key(0), x), x, y)
 
@@ -242,4 +243,4 @@ def _products(eqn: Any) -> float:
 
 
 def _bytes(aval: Any) -> float:
-    return float(math.prod(aval.shape) * np.dtype(aval.dtype).itemsize) if hasattr(aval, "shape") else 0.0
+    return float(math.prod(aval.shape) * aval.dtype.itemsize) if hasattr(aval, "shape") else 0.0

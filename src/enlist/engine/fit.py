@@ -4,7 +4,6 @@ import jax
 import numpy as np
 
 from enlist.algorithms.core import Algorithm, Decaying, PerStep, is_schedule
-from enlist.algorithms.work import LocalWork
 from enlist.cost import RoundCost
 from enlist.engine.rehearsal import rehearse
 from enlist.engine.task import Task
@@ -24,7 +23,7 @@ def check(task: Task) -> RoundCost:
     """Refuses parts that do not fit each other, and says what a round of them sends."""
     check_cohorts(task)
     data = task.federation.data
-    check_parts(task.algorithm, task.model, data, task.sampling, task.work, task.settings)
+    check_parts(task.algorithm, task.model, data, task.sampling, task.settings)
     _check_worker_accuracy(task.settings, task.federation)
     # What a message cannot hold (more entries than the model has) shows when its shape is asked for.
     sent = rehearse(
@@ -40,12 +39,12 @@ def check(task: Task) -> RoundCost:
 
 
 def check_parts(
-    algorithm: Algorithm, model: Model, data: Dataset, sampling: Sampling, work: LocalWork, settings: Settings
+    algorithm: Algorithm, model: Model, data: Dataset, sampling: Sampling, settings: Settings
 ) -> None:
     """Refuses parts that do not fit each other, whoever holds the data."""
     _check_rates(algorithm)
     _check_model(model, data)
-    _check_augment(model, data, work)
+    _check_augment(model, data)
     _check_precision(settings, data)
     _check_target(settings, model)
     _check_state(algorithm, model, data, sampling)
@@ -150,15 +149,10 @@ def _check_model(model: Model, data: Dataset) -> None:
         )
 
 
-def _check_augment(model: Model, data: Dataset, work: LocalWork) -> None:
-    """What is varied at random stays what the model takes, and there are batches to vary."""
+def _check_augment(model: Model, data: Dataset) -> None:
+    """What is varied at random stays what the model takes."""
     if model.augment is None:
         return
-    if work.batch == 0:
-        raise BadInput(
-            "augment: with --batch 0 a step takes the gradient of all rows as they are; give a --batch, or "
-            "--augment none"
-        )
     rows = jax.ShapeDtypeStruct((2, *data.x_train.shape[1:]), data.x_train.dtype)
     x = jax.eval_shape(inputs, rows)
     try:

@@ -1,6 +1,6 @@
 """A run that is set up: the compiled program, the data on the devices, the state, and how to advance it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from jaxtyping import Array, Int, Key
 
 from enlist.algorithms import keys
 from enlist.algorithms.core import data_and_schedules
+from enlist.algorithms.local import all_varied
 from enlist.algorithms.work import Batch, LocalWork
 from enlist.cost import RoundCost, nbytes
 from enlist.engine import evaluation, execution, platform, rows
@@ -25,8 +26,10 @@ from enlist.engine.task import Room, Task, room_for
 from enlist.links import Links, resolve
 from enlist.options import Settings
 from enlist.problem.federation import Federation
-from enlist.problem.objective import initial, objective
+from enlist.problem.objective import Objective, initial, objective
 
+# Rows as a local step sees them: of (the worker's key of the round, the step, positions among its rows, the rows).
+Vary = Callable[[Key[Array, ""], Int[Array, ""], Array, Array], Array]
 EVALUATED_ROWS = {"cpu": 500, "gpu": 2000}
 
 
@@ -36,7 +39,7 @@ class LocalDraw(NamedTuple):
     Args:
         worker: who.
         draw: which occurrence of it in the round.
-        batches: the rows of every batch, in order.
+        batches: the rows of every batch, in order; all of them where a step takes a full gradient.
         inputs: every batch as it was varied at random, where the model does that (`Model.augment`).
     """
 
@@ -89,37 +92,46 @@ class Session:
 
     def drawn(self, t: int) -> list[LocalDraw]:
         """What round t (from 0) draws: its cohort in order, and for each local run the rows of every batch."""
+        vary = _varying(objective(self.plan.model, self.plan.precision), self.plan.work)
+        return [self._drawn_by(t, worker, draw, vary) for worker, draw in self.cohort(t)]
+
+    def cohort(self, t: int) -> list[tuple[int, int]]:
+        """Who takes part in round t (from 0), in order: (worker, which occurrence of it in the round)."""
         sizes = jnp.asarray(self.federation.sizes)
-        cohort = jax.device_get(self.program.cohort(sizes, self.key, jnp.int32(t)))
-        return [
-            self._drawn_by(t, int(worker), int(draw))
-            for worker, draw, weight in zip(*cohort, strict=True)
-            if weight > 0
-        ]
+        drawn = jax.device_get(self.program.cohort(sizes, self.key, jnp.int32(t)))
+        return [(int(worker), int(draw)) for worker, draw, weight in zip(*drawn, strict=True) if weight > 0]
 
-    def _drawn_by(self, t: int, worker: int, draw: int) -> LocalDraw:
+    def _drawn_by(self, t: int, worker: int, draw: int, vary: Vary | None) -> LocalDraw:
         rows = self.federation.train.rows(worker)
-        steps = int(self.plan.work.count(len(rows), t))
-        if self.plan.work.batch == 0:
-            return LocalDraw(worker, draw, [rows] * steps)
         key = keys.worker_key(self.key, jnp.int32(t), jnp.int32(worker), jnp.int32(draw))
-        picked = jax.device_get(_all_batches(self.plan.work, self.plan.capacity, key, jnp.int32(len(rows))))
-        batches = list(zip(*picked, strict=True))[:steps]
+        batches = self._batches(key, len(rows), int(self.plan.work.count(len(rows), t)))
         meant = [rows[positions[:count]] for positions, count in batches]
-        return LocalDraw(worker, draw, meant, self._varied(key, rows, batches))
-
-    def _varied(
-        self, key: Key[Array, ""], rows: np.ndarray, batches: Sequence[tuple[np.ndarray, np.int32]]
-    ) -> list[np.ndarray] | None:
-        augment = objective(self.plan.model, self.plan.precision).augment
-        if augment is None:
-            return None
+        if vary is None:
+            return LocalDraw(worker, draw, meant)
         x = self.federation.data.x_train
-        seen = (
-            augment(keys.augment_key(key, jnp.int32(k)), jnp.asarray(x[rows[positions]]))
-            for k, (positions, _) in enumerate(batches)
-        )
-        return [np.asarray(batch)[:count] for batch, (_, count) in zip(seen, batches, strict=True)]
+        seen = [
+            np.asarray(vary(key, jnp.int32(k), jnp.asarray(positions), jnp.asarray(x[rows[positions]])))[
+                :count
+            ]
+            for k, (positions, count) in enumerate(batches)
+        ]
+        return LocalDraw(worker, draw, meant, seen)
+
+    def _batches(self, key: Key[Array, ""], size: int, steps: int) -> list[tuple[np.ndarray, int]]:
+        """Positions among a worker's rows, and how many of them count, for each of its steps."""
+        if self.plan.work.batch == 0:
+            return [(np.arange(size, dtype=np.int32), size)] * steps
+        picked = jax.device_get(_all_batches(self.plan.work, self.plan.capacity, key, jnp.int32(size)))
+        return [(positions, int(count)) for positions, count in zip(*picked, strict=True)][:steps]
+
+
+def _varying(goal: Objective, work: LocalWork) -> Vary | None:
+    """What a local step does to the rows that it looks at; None where it takes them as they are."""
+    if (augment := goal.augment) is None:
+        return None
+    if work.batch == 0:
+        return jax.jit(partial(all_varied, goal))
+    return jax.jit(lambda key, k, positions, x: augment(keys.augment_key(key, k), x))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

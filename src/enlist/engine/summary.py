@@ -104,6 +104,7 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
     description: it refuses the key `begun_from`.
     """
     plan, federation = session.plan, session.federation
+    augment = plan.model.augment
     chosen = Execution(plan.lanes, plan.devices)
     rates: dict[str, float] = {}
     for name, rate in session.rates.items():
@@ -123,6 +124,7 @@ def describe(session: Session, options: Settings) -> dict[str, Any]:
         "partition": federation.partition,
         "workers": federation.workers,
         "model": plan.model.name,
+        "augment": None if augment is None else getattr(augment, "__name__", "own"),
         "cohort": plan.sampling.cohort or federation.workers,
         "sampling": plan.sampling.name,
         "algorithm": plan.algorithm.name,

@@ -196,7 +196,7 @@ def _complete(folder: RunFolder, session: Session, options: Settings, metrics: l
     """Evaluates a last round that became the last only now, and so was not evaluated when it was run."""
     t = int(session.state.t)
     if t == options.rounds > 0 and (not metrics or metrics[-1]["round"] != t):
-        cohort = sorted(one.worker for one in session.drawn(t - 1))
+        cohort = sorted(worker for worker, _ in session.cohort(t - 1))
         metrics.append(look(session) | {"cohort": cohort, "delta_norm": None})
         if hosts.lead():
             folder.append(metrics[-1])

@@ -82,7 +82,8 @@ class Model(NamedTuple):
         name: how the model is called in tables.
         classes: number of outputs, where known.
         augment: `(key, x) -> x`: how a batch is varied at random before each local step (`enlist.augment`); as it
-            is unless given. Full gradients and evaluations take rows as they are.
+            is unless given. For a gradient of all rows it gets each row as a batch of one. Evaluations take rows as
+            they are.
     """
 
     init: Callable[[Any, Any], Params]

@@ -100,8 +100,8 @@ def _measured(
         data = WorkerData(x, y, None, worker * rows, rows, rows, rows, steps)
         rate = drift / (problem.smoothness * steps.astype(jnp.float32))
         ctx = Context(jnp.int32(0), goal, work, {"worker_lr": rate})
-        exact: Callable[[Tree], Tree] = lambda at: full_gradient(goal, at, data)[1]
         key = keys.worker_key(random.key(seed), jnp.int32(0), worker, jnp.int32(0))
+        exact: Callable[[Tree], Tree] = lambda at: full_gradient(goal, at, data, key)[1]
         sums = run_locally(ctx, key, x_t, data, _recording(rate, exact)).optimizer_state
         # <noise, K grad F(x_t)> has mean 0: without it the same mean shows with fewer seeds.
         moved = jax.tree.map(

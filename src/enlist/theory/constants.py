@@ -151,7 +151,7 @@ def estimate(
     if task.model.augment is not None:
         raise BadInput(
             "augment: the constants of a problem are those of its rows as they are, not of what is varied at random; "
-            "give --augment none, or a model without"
+            "give a model that varies nothing (`enlist plan --augment none` makes one of any)"
         )
     began = time.perf_counter()
     session = open_session(task)
