@@ -77,6 +77,29 @@ def test_examples_are_true():
     assert result.failed == 0
 
 
+@pytest.mark.parametrize(("height", "width"), [(1, 16), (16, 3)])
+def test_a_side_of_a_few_pixels_stays_where_it_is(height, width):
+    x = np.random.default_rng(0).normal(size=(50, height, width, 1)).astype(np.float32)
+    moved = np.asarray(augment.crop(jax.random.key(0), x))
+    assert not np.array_equal(moved, x)
+    long = int(height < width)
+    assert all(
+        any(np.array_equal(np.take(new, kept, long), np.take(old, gone, long)) for kept, gone in _shifts(16))
+        for new, old in zip(moved[..., 0], x[..., 0], strict=True)
+    )
+
+
+def _shifts(side):
+    """Which places of what was moved by up to two are which of the original."""
+    for by in range(-2, 3):
+        yield np.arange(max(0, -by), side - max(0, by)), np.arange(max(0, by), side - max(0, -by))
+
+
+def test_images_too_small_to_be_moved_are_refused():
+    with pytest.raises(enlist.BadInput, match="images of 3 x 2 pixels are too small to be moved"):
+        augment.crop(jax.random.key(0), np.zeros((5, 3, 2, 1), np.float32))
+
+
 def test_what_is_no_image_is_refused():
     with pytest.raises(enlist.BadInput, match=r"images \[height, width, channels\] .* not \(12,\)"):
         augment.crop(jax.random.key(0), np.zeros((3, 12), np.float32))

@@ -17,12 +17,14 @@ from jaxtyping import Array, Float, Key
 from enlist.errors import BadInput
 
 Images = Float[Array, " batch height width channels"]
-# An image is moved by one part in so many of its side at most.
-PART = 8
+# An image is moved by one part in so many of its side at most, but by a pixel where the side has a few.
+PART, FEW = 8, 4
 
 
 def crop(key: Key[Array, ""], x: Images) -> Images:
     """Moves each image by up to an eighth of its side up or down and to either side; zeros come in where it was.
+
+    By a pixel where an eighth is less than one; along a side of fewer than four pixels not at all.
 
     Example:
         >>> crop(random.key(0), jnp.ones((2, 28, 28, 1))).shape
@@ -45,14 +47,17 @@ def reach(side: int) -> int:
     """Pixels that an image with such a side is moved by, at most.
 
     Example:
-        >>> reach(32), reach(28), reach(6)
-        (4, 3, 1)
+        >>> reach(32), reach(28), reach(6), reach(3)
+        (4, 3, 1, 0)
     """
-    return max(1, side // PART)
+    return max(1, side // PART) if side >= FEW else 0
 
 
 def _moved(key: Key[Array, ""], image: Array) -> Array:
     up, aside = (reach(side) for side in image.shape[:2])
+    if not up and not aside:
+        height, width, _ = image.shape
+        raise BadInput(f"images of {height} x {width} pixels are too small to be moved")
     wide = jnp.pad(image, ((up, up), (aside, aside), (0, 0)))
     least, most = jnp.zeros(2, jnp.int32), jnp.asarray([2 * up + 1, 2 * aside + 1], jnp.int32)
     top, left = random.randint(random.fold_in(key, 0), (2,), least, most)
