@@ -76,6 +76,12 @@ def no_runs(*given, **named):
     pytest.fail("nothing is left to run")
 
 
+def begun_only(jobs, **named):
+    """Carries out the first, and is interrupted before that is written down."""
+    next(simulate_each(jobs[:1], **named))
+    raise KeyboardInterrupt
+
+
 def same(one, other):
     """Whether two folders hold the same runs with the same metrics, to the last digit."""
     first, second = raw.read(one / "raw"), raw.read(other / "raw")
@@ -145,14 +151,10 @@ def test_what_a_kill_left_is_run_again_and_equals_an_uninterrupted_run(whole, ti
 
 
 def test_what_one_recipe_left_half_way_survives_another(whole, tiny, monkeypatch, tmp_path):
-    def interrupted(jobs, **named):
-        next(simulate_each(jobs[:1], **named))
-        raise KeyboardInterrupt
-
     first, *_, last = unbalanced.runs(TINY)
     recipe, other = (unbalanced.RECIPE._replace(runs=lambda scale, one=one: [one]) for one in (first, last))
     with monkeypatch.context() as patch:
-        patch.setattr("enlist.launch.reproduce.simulate_each", interrupted)
+        patch.setattr("enlist.launch.reproduce.simulate_each", begun_only)
         with pytest.raises(KeyboardInterrupt):
             carry_out([recipe], TINY, tmp_path, live=False)
     (begun,) = (tmp_path / "work").iterdir()
@@ -162,6 +164,25 @@ def test_what_one_recipe_left_half_way_survives_another(whole, tiny, monkeypatch
     assert list((tmp_path / "work").iterdir()) == [begun]
     carry_out([recipe], TINY, tmp_path, live=False)
     assert not (tmp_path / "work").exists()
+
+
+def test_what_was_begun_before_images_could_be_varied_is_gone_on_with(tiny, monkeypatch, tmp_path):
+    """Folders of runs that are not finished, and measured seconds, are named as they were then."""
+    monkeypatch.setattr("enlist.launch.reproduce.simulate_each", begun_only)
+    setting = unbalanced.runs(TINY)[0]
+    assert setting.augment is None
+    kept, others = tmp_path / "kept", tmp_path / "others"
+    for out, one in ((kept, setting), (others, setting._replace(augment="crop"))):
+        recipe = unbalanced.RECIPE._replace(runs=lambda scale, one=one: [one])
+        with pytest.raises(KeyboardInterrupt):
+            carry_out([recipe], TINY, out, live=False)
+    before = "-".join(map(str, setting[:-1])).replace(":", "_")
+    assert [path.name for path in (kept / "work").iterdir()] == [before]
+    assert [path.name for path in (others / "work").iterdir()] == [f"{before}-crop"]
+
+    rows = [{"of": [*raw.seconds_key(setting)[:-1]], "seconds": 1.5}]
+    (kept / "raw" / raw.SECONDS_FILE).write_text(json.dumps(rows))
+    assert raw.read(kept / "raw").seconds == {raw.seconds_key(setting): 1.5}
 
 
 def test_runs_of_other_recipes_are_not_made(whole, tmp_path):

@@ -73,7 +73,9 @@ def _tidy(out: Path, kept: Raw) -> None:
 
 def _place(out: Path, setting: Setting) -> Path:
     """Where a run is kept until it is finished."""
-    return out / WORK / "-".join(map(str, setting)).replace(":", "_")
+    # Nothing is said of images as they are, as before others could be asked for: such runs are gone on with.
+    said = [value for name, value in setting._asdict().items() if name != "augment" or value is not None]
+    return out / WORK / "-".join(map(str, said)).replace(":", "_")
 
 
 def points_of(settings: Sequence[Setting], load: Load) -> list[Point]:

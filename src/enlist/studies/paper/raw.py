@@ -20,6 +20,7 @@ from enlist.studies.paper.setting import Setting
 DIGITS = 5
 T = TypeVar("T")
 SECONDS_FILE, SITTINGS_FILE = "worker_seconds.json", "sittings.jsonl"
+SECONDS_KEY = 6
 SERIES = ("train_loss", "test_loss", "test_accuracy")
 
 
@@ -219,9 +220,14 @@ def _seconds(folder: Path) -> dict[tuple[Any, ...], float]:
     if not path.exists():
         return {}
     try:
-        return {tuple(row["of"]): float(row["seconds"]) for row in json.loads(path.read_text())}
+        return {_whole_key(row["of"]): float(row["seconds"]) for row in json.loads(path.read_text())}
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"{path}: damaged; remove it, and it is measured again") from error
+
+
+def _whole_key(of: Sequence[Any]) -> tuple[Any, ...]:
+    """Written down before images could be varied, it says nothing about that."""
+    return (*of, None) if len(of) == SECONDS_KEY - 1 else tuple(of)
 
 
 def _short(values: np.ndarray) -> list[float | None]:
