@@ -161,6 +161,16 @@ def test_a_claim_holds_in_part_where_some_metrics_are_opposite(number):
     assert verdict.verdict == IN_PART, verdict.statistic
 
 
+def test_claim_2_says_what_other_levels_would_have_said():
+    """It is judged at one, chosen by us."""
+    near, far = (
+        judged(2, doctored.made(FULL, **changed)).numbers["other_levels"] for changed in ({}, OPPOSITE[2])
+    )
+    assert near.keys() == far.keys() == {"0.9", "0.97", "0.99"}
+    assert [sum(counts) for counts in zip(*near.values(), strict=True)] == [18, 0]
+    assert [sum(counts) for counts in zip(*far.values(), strict=True)] == [0, 18]
+
+
 @pytest.mark.parametrize("number", ABOUT_RUNS)
 def test_a_claim_without_runs_is_not_judged_and_names_the_recipe(number):
     verdict = judged(number, Raw([]))

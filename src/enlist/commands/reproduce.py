@@ -155,7 +155,7 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     """Writes figures, tables, verdicts and page, and prints them."""
     from enlist.launch.reproduce import RAW
     from enlist.studies.paper import raw
-    from enlist.studies.paper.gathered import shown, touched, write_all
+    from enlist.studies.paper.gathered import shown, write_all
 
     facts = write_all(out, scale, shown(raw.read(out / RAW), scale, names))
     if as_json:
@@ -164,14 +164,19 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     from rich.console import Console
 
     console = Console()
-    numbers = touched(asked)
-    if said := [each for each in facts["verdicts"] if each["number"] in numbers]:
+    if said := _about(asked, facts["verdicts"]):
         console.print(_table(said))
     if any(recipe.name == "choices" for recipe in asked):
         console.print(_choices(out, scale))
     if facts["left_out"]:
         console.print(f"left out: {facts['left_out']} runs in raw/ that no recipe has at {scale.name} scale")
     _print_files(facts["files"], out, console)
+
+
+def _about(recipes: Sequence["Recipe"], verdicts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that these recipes bear on."""
+    names = {recipe.name for recipe in recipes}
+    return [each for each in verdicts if names.intersection((*each["recipes"], *each["shown"]))]
 
 
 def _table(verdicts: Sequence[dict[str, Any]]) -> Any:

@@ -19,13 +19,15 @@ METRICS = {
 }
 PERCENT = "test_accuracy"
 NOT_RUN = "not run yet"
-# Inches: a panel, a line of a legend, a title.
-_WIDE, _HIGH, _LINE, _TITLE = 3.55, 2.45, 0.185, 0.34
+# Inches: a panel, a line of a legend, a title, each further line of it.
+_WIDE, _HIGH, _LINE, _TITLE, _TITLE_LINE = 3.55, 2.45, 0.185, 0.34, 0.17
 _REFERENCE = "#8a8a8a"
 # Fewer than elsewhere: eight such pictures are kept with the project, and again inside a page.
 DPI = 150
 # Letters of a legend that fit beside each other above a panel; what the mark before a name takes.
 _LEGEND_LETTERS, _MARK_LETTERS = 54, 5
+# Letters of a column's title on one line.
+_TITLE_LETTERS = 42
 # Letters of a warning that an inch holds.
 _WARNING_LETTERS = 12
 
@@ -147,7 +149,16 @@ def _letters(labels: Sequence[str], count: int) -> int:
 def _head_height(column: Column) -> float:
     own = sum(trace.color is not None for trace in _names(column))
     lines = math.ceil(own / _legend_columns(column)) + len(_references(column))
-    return _TITLE + _LINE * lines
+    return _TITLE + _further(column) + _LINE * lines
+
+
+def _title_lines(column: Column) -> list[str]:
+    return textwrap.wrap(column.title, _TITLE_LETTERS)
+
+
+def _further(column: Column) -> float:
+    """Inches that a title takes beyond its first line."""
+    return _TITLE_LINE * (len(_title_lines(column)) - 1)
 
 
 def _head(axes: "Axes", column: Column, height: float) -> None:
@@ -169,7 +180,7 @@ def _head(axes: "Axes", column: Column, height: float) -> None:
     axes.text(
         0,
         1,
-        column.title,
+        "\n".join(_title_lines(column)),
         transform=axes.transAxes,
         ha="left",
         va="top",
@@ -178,13 +189,14 @@ def _head(axes: "Axes", column: Column, height: float) -> None:
         weight="bold",
         parse_math=False,
     )
+    title = 0.23 + _further(column)
     if own:
         handles = [Line2D([], [], linewidth=1.6, **_style(trace)) for trace in own]
         first = axes.legend(
             handles,
             [trace.label for trace in own],
             loc="upper left",
-            bbox_to_anchor=(0, 1 - 0.23 / height),
+            bbox_to_anchor=(0, 1 - title / height),
             ncols=_legend_columns(column),
             **style,
         )
@@ -197,7 +209,7 @@ def _head(axes: "Axes", column: Column, height: float) -> None:
             len(words) - len(greys)
         )
         rows = math.ceil(len(own) / _legend_columns(column))
-        below = 1 - (0.23 + _LINE * rows + 0.02) / height
+        below = 1 - (title + _LINE * rows + 0.02) / height
         second = axes.legend(handles, words, loc="upper left", bbox_to_anchor=(0, below), ncols=1, **style)
         second.set_in_layout(False)
 

@@ -5,8 +5,9 @@ on CIFAR-10 training images taken as they are or moved and mirrored at random, `
 cells with the 2NN and the CNN (LR cannot reach 95%), and with ResNet-18; seed 0. Rule: the way whose rounds are
 nearest to the table's, by the mean of |log2(rounds / paper's rounds)|, of those that reach the target in the most
 cells; a cell not reached counts with the rounds it was run for. Where none reaches the target in any cell, batches of
-50 stay, as in McMahan et al., and images as they are. It is kept for all runs on that data set. Batches of fewer than
-10 rows were not tried.
+50 stay, as in McMahan et al., and images as they are. It is kept for all runs on that data set. So it is at full
+scale, where batches of fewer than 10 rows were not tried; at small scale, where a worker has 10 rows, the search
+decides nothing.
 
 Found: on MNIST batches of 10 are nearest. On CIFAR-10, images as they are, none comes to 75% in 100 rounds: batches
 of 10 come to 70.5% i.i.d. and 40.4% with two shards a worker, those of 20 to 66.1% and 35.5%, those of 50 to 63.0%

@@ -30,6 +30,7 @@ class Verdict(NamedTuple):
         rule: how the verdict comes from them.
         numbers: all of them, as JSON has it.
         recipes: those whose runs it is about.
+        shown: others that show it too.
     """
 
     number: int
@@ -39,15 +40,21 @@ class Verdict(NamedTuple):
     rule: str
     numbers: dict[str, Any]
     recipes: Sequence[str] = ()
+    shown: Sequence[str] = ()
+
+    def bears_on(self, recipe: str) -> bool:
+        """Whether it is to be read beside that recipe."""
+        return recipe in (*self.recipes, *self.shown)
 
 
 class Claim(NamedTuple):
-    """What is claimed, how it is judged, and which recipes make the runs for that."""
+    """What is claimed, how it is judged, which recipes make the runs for that, and which others show it."""
 
     number: int
     words: str
     rule: str
     recipes: Sequence[str]
+    shown: Sequence[str] = ()
 
 
 class Finding(NamedTuple):
@@ -148,10 +155,10 @@ def judged(claim: Claim, parts: Sequence[Part], more: str = "", *, alike: bool =
     numbers = {"parts": {part.words: _numbers(part) for part in parts}, "not_run": _without_runs(findings)}
     known = (claim.number, claim.words, verdict)
     if verdict == NOT_RUN:
-        return Verdict(*known, _to_run(claim, parts[0]), claim.rule, numbers, claim.recipes)
+        return Verdict(*known, _to_run(claim, parts[0]), claim.rule, numbers, claim.recipes, claim.shown)
     sentences = [*map(counted, parts), more, _seeds(findings), _missing(claim, findings)]
     said = " ".join(sentence for sentence in sentences if sentence)
-    return Verdict(*known, said, claim.rule, numbers, claim.recipes)
+    return Verdict(*known, said, claim.rule, numbers, claim.recipes, claim.shown)
 
 
 def counted(part: Part) -> str:

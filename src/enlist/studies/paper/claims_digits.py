@@ -19,6 +19,7 @@ SEES = Claim(
     "replacement): it holds where 4 or 5 have more than half of the probability, in part where a round at least "
     "misses some digit with probability 0.95, else not; the sampler's own cohorts stand beside them.",
     (),
+    shown=("fig1",),
 )
 
 
@@ -66,4 +67,4 @@ def judged_by(
         "rounds_drawn": DEALS * ROUNDS,
         "all_ten_with_five_a_worker": all_ten,
     }
-    return Verdict(SEES.number, SEES.words, verdict, said, SEES.rule, numbers)
+    return Verdict(SEES.number, SEES.words, verdict, said, SEES.rule, numbers, shown=SEES.shown)

@@ -48,6 +48,7 @@ HELPS = Claim(
     f"10 change (means over the other settings, whatever the direction); {CLEAR}; {GRADED}; the whole holds where "
     "both parts do, and does not where the first does not.",
     ("fig2", "fig3", "fig4"),
+    shown=("fig1",),
 )
 HURTS = Claim(
     12,

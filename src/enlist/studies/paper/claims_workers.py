@@ -31,6 +31,7 @@ ZIGZAGS = Claim(
     "Mean change of the test accuracy from one round to the next, up or down, in the second half of the rounds: the "
     f"logarithm of that with 10 workers over that with all; {CLEAR_RATIO}; {GRADED}.",
     ("fig2",),
+    shown=("fig1",),
 )
 BEATS = Claim(
     5,
@@ -39,6 +40,7 @@ BEATS = Claim(
     f"every model; {CLEAR}; {GRADED}; the whole holds where both parts do, and does not "
     "where the first does not.",
     ("fig2",),
+    shown=("fig1",),
 )
 
 

@@ -31,23 +31,6 @@ RAW = "raw"
 VERDICTS_FILE, ENVIRONMENT_FILE = "verdicts.json", "environment.json"
 PAGE_FILE, MARKDOWN_FILE = "report.html", "reproduction.md"
 FOUND = "Found at full scale, by the runs that enlist keeps in results/paper:"
-# The claims that a recipe's runs bear on; see `verdicts.py`.
-CLAIMS = {
-    "fig1": (1, 2, 3, 4, 5, 6, 13),
-    "fig2": (1, 2, 3, 4, 5, 7),
-    "fig3": (6,),
-    "fig4": (6,),
-    "fig5": (8,),
-    "fig6": (9,),
-    "fig7": (10,),
-    "table2": (10, 11),
-    "unbalanced": (12,),
-}
-
-
-def touched(recipes: Iterable[Recipe]) -> set[int]:
-    """The claims that these recipes bear on."""
-    return {number for recipe in recipes for number in CLAIMS.get(recipe.name, ())}
 
 
 def shown(raw: Raw, scale: Scale, asked: Iterable[str]) -> list[Recipe]:
@@ -85,7 +68,8 @@ def write_all(out: Path, scale: Scale, recipes: Sequence[Recipe]) -> dict[str, A
         table = _table(recipe, raw, scale)
         files += [picture] if picture else []
         files += _write_table(table, out) if table is not None else []
-        exhibits.append(_exhibit(recipe, raw, sittings, scale, picture, table))
+        claims = [each.number for each in judged if each.bears_on(recipe.name)]
+        exhibits.append(_exhibit(recipe, raw, sittings, scale, picture, table, claims))
     facts = environment(raw, sittings, recipes, scale) | {"left_out": len(there) - len(raw)}
     files.append(_keep(out, ENVIRONMENT_FILE, facts))
     found = _reproduction(raw, scale, recipes, judged, exhibits, facts)
@@ -143,6 +127,7 @@ def _exhibit(
     scale: Scale,
     picture: str | None,
     table: Table | None,
+    claims: Sequence[int],
 ) -> Exhibit:
     grids: list[Grid] = []
     about = description(recipe)
@@ -159,7 +144,7 @@ def _exhibit(
         picture,
         table,
         grids,
-        CLAIMS.get(recipe.name, ()),
+        claims,
         cost.words(),
     )
 

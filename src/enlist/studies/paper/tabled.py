@@ -184,10 +184,10 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     rows = []
     for dataset, title in DATASETS.items():
         found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
-        best = choices.chosen(found)
+        best, word = choices.chosen(found), "chosen" if scale.name == "full" else "nearest"
         for way, (reached, cells, distance, accuracies) in found.items():
             lowest, highest = min(accuracies), max(accuracies)
-            marks = [name for name, own in (("chosen", best), ("used here", used)) if own == way]
+            marks = [name for name, own in ((word, best), ("used here", used)) if own == way]
             texts = [
                 f"{reached} of {cells}",
                 f"{distance:.3f}",

@@ -6,12 +6,12 @@ from enlist.report.paper_bars import Bar
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table, latex_cell
 from enlist.studies.paper import table2
-from enlist.studies.paper.drawing import warning
+from enlist.studies.paper.drawing import setting_words, warning
 from enlist.studies.paper.fig5 import PARTITIONS
 from enlist.studies.paper.race import SHARED, Race, costed
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import DATASETS, MODELS
-from enlist.studies.paper.setting import Scale, Setting
+from enlist.studies.paper.setting import Scale, Setting, Way
 from enlist.studies.paper.statistics import rounded
 from enlist.studies.paper.statistics_table2 import CLOSE, Cell, best_accuracy, cost, row_runs, table2_cells
 from enlist.studies.paper.table2 import BANDWIDTH, METHODS, NAMES, TARGETS, Row
@@ -39,7 +39,11 @@ def table2_of(raw: Raw, scale: Scale) -> Table:
         latex.append([*map(latex_cell, first), *short, latex_cell(top)])
     heads = ["data", "n", "model"]
     heads += [f"{NAMES[method]} {what}" for method in METHODS for what in PRINTED]
-    records = [_record(cell, _best(raw, scale, cell)) for cells in by_row.values() for cell in cells]
+    records = [
+        _record(cell, scale.ways[row.dataset], _best(raw, scale, cell))
+        for row, cells in by_row.items()
+        for cell in cells
+    ]
     return Table("table2", _caption(scale), [*heads, "ceiling"], rows, 3, records, latex, LATEX_NOTE)
 
 
@@ -62,9 +66,25 @@ def _caption(scale: Scale) -> str:
         f"one worker's computing, measured, and MiB / {BANDWIDTH:g}; the paper's computing is that of a V100. "
         "Ceiling: the best test accuracy of training in one place on all rows, one seed, worker rates "
         f"{rates}, so that others may come out a few hundredths above. Reached: within a factor {CLOSE:g} of the "
-        "paper's rounds; slower, faster: not; cannot be reached: the ceiling, at full scale, is below the target."
-        + (f" {small[0].upper()}{small[1:]}." if small else "")
+        "paper's rounds; slower, faster: not; cannot be reached: the ceiling, at full scale, is below the target. "
+        f"{_ways(scale)}" + (f" {small[0].upper()}{small[1:]}." if small else "")
     )
+
+
+def _ways(scale: Scale) -> str:
+    """What the paper does not state, as it is done here: with the workers, and in one place."""
+    everything = table2.runs(scale)
+    said = []
+    for dataset, title in DATASETS.items():
+        own = [setting for setting in everything if setting.dataset == dataset]
+        spread, alone = (
+            " or ".join(
+                dict.fromkeys(setting.way.words() for setting in own if (setting.workers == 1) == at_once)
+            )
+            for at_once in (False, True)
+        )
+        said.append(f"{title}: {spread}" + (f" (in one place {alone})" if alone not in ("", spread) else ""))
+    return f"{'; '.join(said)}."
 
 
 def _best(raw: Raw, scale: Scale, cell: Cell) -> float | None:
@@ -119,7 +139,7 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _record(cell: Cell, best: float | None) -> dict[str, Any]:
+def _record(cell: Cell, way: Way, best: float | None) -> dict[str, Any]:
     reached = [rounds for rounds in cell.rounds if rounds is not None]
     cost = cell.cost
     known: dict[str, Any] = {
@@ -127,6 +147,7 @@ def _record(cell: Cell, best: float | None) -> dict[str, Any]:
         "partition": cell.row.partition,
         "cohort": cell.row.cohort,
         "model": cell.model,
+        **way._asdict(),
         "method": cell.method,
         "target": cell.target,
         "seeds": len(cell.rounds),
@@ -165,7 +186,7 @@ def bars(raw: Raw, scale: Scale) -> tuple[list[Bar], str, str]:
         "The median over seeds. Computing: of one worker, measured, times rounds; workers compute at the same time. "
         f"Sending: MiB of one worker / {BANDWIDTH:g}. Where a method misses the target, both are timed to "
         f"{SHARED:.0%} of the best accuracy that every run comes to, which is said. The paper's seconds are to the "
-        "target, its computing that of a V100."
+        f"target, its computing that of a V100. {setting_words(table2.cifar_runs(scale))}"
     )
     goal = f"{100 * TARGETS['cifar10']:g}% test accuracy on CIFAR-10"
     missed = any(cell.rounds and cell.median is None for cell in cells)
