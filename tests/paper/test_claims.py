@@ -188,12 +188,14 @@ def test_what_was_run_is_judged_and_what_was_not_is_named(number):
     assert any("CNN" in cell for cell in verdict.numbers["not_run"])
 
 
-def test_of_less_than_half_nothing_is_said():
+@pytest.mark.parametrize(("changed", "so_far"), [({}, "in 2 of 2."), (OPPOSITE[7], "in 0 of 2, clearly opp")])
+def test_less_than_half_gets_no_verdict_but_says_what_it_shows_so_far(changed, so_far):
     """Without the CNN claim 7 has two of its six comparisons."""
-    some = doctored.made(FULL, keep=lambda setting: setting.model != "cnn")
+    some = doctored.made(FULL, keep=lambda setting: setting.model != "cnn", **changed)
     verdict = judged(7, some)
     assert verdict.verdict == NOT_RUN
     assert "Only 2 of 6 comparisons run, less than half" in verdict.statistic
+    assert f"clearly so {so_far}" in verdict.statistic
 
 
 def test_how_many_runs_diverged_is_said():

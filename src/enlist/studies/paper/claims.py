@@ -155,17 +155,21 @@ def judged(claim: Claim, parts: Sequence[Part], more: str = "", *, alike: bool =
     numbers = {"parts": {part.words: _numbers(part) for part in parts}, "not_run": _without_runs(findings)}
     known = (claim.number, claim.words, verdict)
     if verdict == NOT_RUN:
-        return Verdict(*known, _to_run(claim, parts[0]), claim.rule, numbers, claim.recipes, claim.shown)
-    sentences = [*map(counted, parts), more, _seeds(findings), _missing(claim, findings)]
+        sentences = [*_so_far(parts, more), _to_run(claim)]
+    else:
+        sentences = [*map(counted, parts), more, _seeds(findings), _missing(claim, findings)]
     said = " ".join(sentence for sentence in sentences if sentence)
     return Verdict(*known, said, claim.rule, numbers, claim.recipes, claim.shown)
 
 
 def counted(part: Part) -> str:
     """How many comparisons of a part are as claimed."""
+    return f"{part.words}: {_few(part)}." if part.verdict == NOT_RUN else tallied(part)
+
+
+def tallied(part: Part) -> str:
+    """How many comparisons of a part are as claimed, of however few."""
     signs = part.signs
-    if part.verdict == NOT_RUN:
-        return f"{part.words}: {_few(part)}."
     opposite = f", clearly opposite in {signs.count(-1)}" if -1 in signs else ""
     return f"{part.words}: clearly so in {signs.count(1)} of {len(signs)}{opposite}."
 
@@ -197,10 +201,17 @@ def _few(part: Part) -> str:
     return f"{len(part.signs)} of {len(part.findings)} comparisons run" if part.signs else "not run"
 
 
-def _to_run(claim: Claim, core: Part) -> str:
+def _so_far(parts: Sequence[Part], more: str) -> list[str]:
+    """What comparisons say that are too few for a verdict."""
+    if not parts[0].signs:
+        return ["Its runs are not there."]
+    told = [tallied(part) for part in parts if part.signs]
+    return [f"Only {_few(parts[0])}, less than half, so there is no verdict.", *told, more]
+
+
+def _to_run(claim: Claim) -> str:
     commands = " and ".join(f"`enlist reproduce {name}`" for name in claim.recipes)
-    there = f"Only {_few(core)}, less than half" if core.signs else "Its runs are not there"
-    return f"{there}; to make the others: {commands}, with `--out` this folder."
+    return f"To make the others: {commands}, with `--out` this folder."
 
 
 def _numbers(part: Part) -> dict[str, Any]:
