@@ -212,6 +212,8 @@ NUMBERS = [
 NAMES = [
     (f"{RUN} --dataset digitz", "unknown dataset 'digitz': did you mean 'digits'?"),
     (f"{RUN} --dataset digits:2", "digits takes nothing after a colon"),
+    (f"{RUN} --dataset mnist:standart", "unknown scaling of mnist 'standart': did you mean 'standard'?"),
+    (f"{RUN} --model cnn+start=unifrom", "unknown start of cnn 'unifrom': did you mean 'uniform'?"),
     (f"{RUN} --dataset synthetic:1", "two numbers are needed, such as synthetic:1,1"),
     (f"{RUN} --dataset synthetic:1,nan", "synthetic: beta is nan"),
     (f"{RUN} --model logistc", "unknown model 'logistc': did you mean 'logistic'?"),

@@ -31,7 +31,8 @@ class ProblemOptions:
 
     dataset: str = "mnist"
     """mnist, fashion, cifar10, digits, synthetic:ALPHA,BETA, or FILE.npz with x_train, y_train, x_test, y_test
-    (and `worker`, the holder of each training row, for --partition by-key)."""
+    (and `worker`, the holder of each training row, for --partition by-key). mnist:standard, fashion:standard:
+    pixels standardised as those of cifar10 are, instead of from 0 to 1; cifar10:unit the other way round."""
     partition: str | None = None
     """iid, digits:P (P classes a worker), shards:S, dirichlet:ALPHA, quantity:POWER, or by-key. By default by-key
     where the data names holders; where it has ten classes digits:2, or shards:2 for workers that cannot share
@@ -40,7 +41,8 @@ class ProblemOptions:
     """m, how many workers there are (default 100; by-key: as many as the data names)."""
     model: str = "two_nn"
     """logistic, two_nn, cnn, resnet18, or FILE.py:FACTORY, a function that returns a flax or equinox module,
-    a pair of functions or a Model; its own parameters may follow: FILE.py:FACTORY+width=64."""
+    a pair of functions or a Model. Parameters may follow: two_nn+hidden=100, FILE.py:FACTORY+width=64, or
+    cnn+start=uniform, weights that are drawn as PyTorch's layers do (default he; logistic: zeros)."""
     augment: str | None = None
     """How training images are varied at random before each local step: none, crop (moved by up to an eighth of their
     side: 4 pixels of 32; by one where that is less), flip (half of them mirrored: for photographs, not for digits),

@@ -33,19 +33,28 @@ def named(text: str, kind: str) -> Named | None:
     Args:
         kind: what the function is to give, for the words of a complaint.
     """
-    spot, *pairs = PAIR.split(text)
+    spot, parameters = parted(text, kind)
     if spot.endswith(".py"):
         raise BadInput(f"{kind} {spot!r} names a file but no function: type {spot}:FUNCTION")
     file, _, function = spot.rpartition(":")
-    if not file.endswith(".py"):
-        return None
+    return Named(Path(file), function, parameters) if file.endswith(".py") else None
+
+
+def parted(text: str, kind: str) -> tuple[str, dict[str, Any]]:
+    """What stands before the parameters, and the parameters.
+
+    Example:
+        >>> parted("two_nn+hidden=50", "model")
+        ('two_nn', {'hidden': 50})
+    """
+    spot, *pairs = PAIR.split(text)
     parameters: dict[str, Any] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
         if name in parameters:
             raise BadInput(f"{kind} {text}: {name} is there twice")
         parameters[name] = _value(value)
-    return Named(Path(file), function, parameters)
+    return spot, parameters
 
 
 def _value(text: str) -> Any:
@@ -90,16 +99,24 @@ def function(text: str, kind: str, elsewhere: Mapping[str, str]) -> Callable[...
     if found is None:
         return None
     make = _loaded(found.file, found.function, kind, _read(found.file, kind))
-    if not found.parameters:
+    return with_parameters(make, text, kind, elsewhere)
+
+
+def with_parameters(
+    make: Callable[..., Any], text: str, kind: str, elsewhere: Mapping[str, str]
+) -> Callable[..., Any]:
+    """The function with the parameters that `text` sets, refused where it has no such; itself where it sets none."""
+    name, given = parted(text, kind)
+    if not given:
         return make
-    parameters = inspect.signature(make).parameters
-    own = [name for name in parameters if name not in elsewhere]
-    for name in found.parameters:
-        if name in elsewhere:
-            raise BadInput(f"{kind} {text}: {name} is set by {elsewhere[name]}; leave it out here")
-        if name not in own and not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-            raise unknown(f"parameter of {found.file}:{found.function}", name, own or ["none"])
-    return partial(make, **found.parameters)
+    known = inspect.signature(make).parameters
+    own = [each for each in known if each not in elsewhere]
+    for each in given:
+        if each in elsewhere:
+            raise BadInput(f"{kind} {text}: {each} is set by {elsewhere[each]}; leave it out here")
+        if each not in own and not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+            raise unknown(f"parameter of {name}", each, own or ["none"])
+    return partial(make, **given)
 
 
 @lru_cache(maxsize=64)

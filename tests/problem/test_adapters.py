@@ -9,6 +9,7 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from flax import linen, nnx
@@ -248,6 +249,29 @@ def test_names_of_built_in_models():
     assert spec_hash("cnn") is None
     with pytest.raises(BadInput, match="did you mean 'two_nn'"):
         from_spec("two_n", 10)
+
+
+def test_built_in_models_take_parameters_too():
+    assert from_spec("two_nn+hidden=5", 7) is models.two_nn(7, hidden=5)
+    assert from_spec("cnn+start=uniform") is models.cnn(start="uniform") is not models.cnn()
+    assert spec_hash("cnn+start=uniform") is None
+    for text, says in (
+        ("two_n+hidden=5", "did you mean 'two_nn"),
+        ("two_nn+hiden=5", "unknown parameter of two_nn 'hiden': did you mean 'hidden'"),
+        ("two_nn+classes=5", r"model two_nn\+classes=5: classes is set by the data set; leave it out here"),
+        ("cnn+start=zeros", "unknown start of cnn 'zeros'; known: he, uniform"),
+        ("cnn+start=he+start=he", "start is there twice"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            from_spec(text, 10)
+
+
+@pytest.mark.parametrize("typed", ["5.5", "many", "true", "none"])
+def test_a_size_that_is_no_whole_number_is_refused(typed, monkeypatch):
+    # As a person has it: without the checks of types that tests add.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(BadInput, match=r"two_nn\(hidden=.*\): a whole number is needed"):
+        from_spec(f"two_nn+hidden={typed}", 10)
 
 
 def test_the_hash_is_of_the_file(tmp_path):

@@ -722,13 +722,35 @@ def test_load_reads_what_a_person_types(tmp_path: Path) -> None:
     assert datasets.load(str(tmp_path / "mine.npz")).name == "mine"
 
 
+@pytest.mark.parametrize(("name", "own"), [("mnist", TINY), ("fashion", TINY), ("cifar10", TINY_CIFAR)])
+def test_pixels_are_from_0_to_1_or_standardised_by_channel(
+    name: str, own: decode.Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "obtain", lambda recipe: own)
+    unit, standard = (datasets.load(f"{name}:{scaling}") for scaling in datasets.SCALINGS)
+    np.testing.assert_array_equal(unit.x_train, own["x_train"] / np.float32(255))
+    mean, deviation = (np.array(each, np.float32) for each in datasets.SPREADS[name])
+    for part in ("x_train", "x_test"):
+        expected = (own[part] / np.float32(255) - mean) / deviation
+        np.testing.assert_allclose(getattr(standard, part), expected, rtol=1e-5, atol=1e-6)
+        assert getattr(standard, part).dtype == np.float32
+    usual = datasets.load(name)
+    assert usual.name == name
+    same_as = standard if name == "cifar10" else unit
+    other = unit if name == "cifar10" else standard
+    np.testing.assert_array_equal(usual.x_train, same_as.x_train)
+    assert (same_as.name, other.name) == (name, f"{name}:{datasets.SCALINGS[other is standard]}")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("mnits", "did you mean 'mnist'"),
         ("", "unknown dataset ''"),
         ("data.csv", "FILE.npz"),
-        ("mnist:3", "takes nothing after a colon"),
+        ("mnist:3", "unknown scaling of mnist '3'; known: unit, standard"),
+        ("cifar10:", "unknown scaling of cifar10 ''"),
+        ("digits:unit", "takes nothing after a colon"),
         ("synthetic:", "two numbers"),
         ("synthetic:1", "two numbers"),
         ("synthetic:1,2,3", "two numbers"),

@@ -1,6 +1,7 @@
 """The built-in models: sizes, initial weights, losses, refusals, learning."""
 
 import doctest
+import functools
 import math
 
 import jax
@@ -63,6 +64,45 @@ def test_initial_weights_depend_on_the_key_alone(factory, shape):
     jax.tree.map(np.testing.assert_array_equal, first, again)
     different = model.init(other, jnp.zeros((1, *shape)))
     assert not np.array_equal(first["out"]["w"], different["out"]["w"])
+
+
+@pytest.mark.parametrize(("factory", "shape", "size"), FACTORIES)
+def test_a_uniform_start_lies_within_one_over_the_root_of_the_inputs(factory, shape, size):
+    params = factory(start="uniform").init(jax.random.key(2), jnp.zeros((1, *shape)))
+    jax.tree.map(
+        lambda a, b: a.shape == b.shape or pytest.fail(f"{a.shape}, {b.shape}"),
+        params,
+        shapes(factory(), shape),
+    )
+    for path, leaf in jax.tree.leaves_with_path(params):
+        name, array = path[-1].key, np.asarray(leaf)
+        if name not in ("w", "b"):
+            continue
+        # A convolution's inputs are all axes but its filters'; a bias has those of its weights.
+        w = np.asarray(functools.reduce(lambda tree, key: tree[key.key], path[:-1], params)["w"])
+        inputs = w[..., 0].size if w.ndim == 4 else w.shape[1]
+        assert abs(array).max() <= inputs**-0.5
+        if array.size >= 5000:
+            np.testing.assert_allclose(array.std(), (3 * inputs) ** -0.5, rtol=0.03)
+            assert abs(array).max() > 0.99 * inputs**-0.5
+        assert array.std() > 0
+
+
+def test_he_has_six_times_the_variance_of_uniform_before_a_relu():
+    he, uniform = (
+        models.two_nn(start=start).init(jax.random.key(0), jnp.zeros((1, 784))) for start in ("he", "uniform")
+    )
+    ratio = float(jnp.var(he["dense1"]["w"]) / jnp.var(uniform["dense1"]["w"]))
+    assert ratio == pytest.approx(6, rel=0.03)
+    assert not he["dense1"]["b"].any()
+
+
+def test_logistic_starts_at_zero_unless_told():
+    x = jnp.zeros((1, 8, 8, 1))
+    assert not models.logistic().init(jax.random.key(0), x)["w"].any()
+    assert models.logistic(start="he").init(jax.random.key(0), x)["w"].std() == pytest.approx(1 / 8, rel=0.1)
+    with pytest.raises(BadInput, match="unknown start of logistic 'xavier'; known: zeros, he, uniform"):
+        models.logistic(start="xavier")
 
 
 def test_activations_start_at_the_scale_of_the_inputs():

@@ -94,24 +94,26 @@ def from_spec(text: str, classes: int | None = None) -> Model:
     """The model a person named on the command line.
 
     Args:
-        text: `logistic`, `two_nn`, `cnn`, `resnet18`, or `FILE.py:FUNCTION`, after which parameters of the
-            function may follow as `+NAME=VALUE`. It is called with `classes=` if it has such an argument, and may
+        text: `logistic`, `two_nn`, `cnn`, `resnet18`, or `FILE.py:FUNCTION`, after which parameters may follow as
+            `+NAME=VALUE`. A function of one's own is called with `classes=` if it has such an argument, and may
             return anything that `as_model` takes. The file stands alone: modules beside it are not found, so that
             its hash says all.
         classes: number of classes of the data set, where it has any.
 
     Example:
-        >>> from_spec("two_nn", classes=62).classes
+        >>> from_spec("two_nn+start=uniform", classes=62).classes
         62
     """
-    built_in = {
+    built_in: dict[str, Callable] = {
         "logistic": models.logistic,
         "two_nn": models.two_nn,
         "cnn": models.cnn,
         "resnet18": models.resnet18,
     }
-    if text in built_in:
-        return built_in[text]() if classes is None else built_in[text](classes)
+    name, _ = own_file.parted(text, "model")
+    if name in built_in:
+        factory = own_file.with_parameters(built_in[name], text, "model", SET_ELSEWHERE)
+        return factory() if classes is None else factory(classes=classes)
     make = own_file.function(text, "model", SET_ELSEWHERE)
     if make is None:
         raise unknown("model", text, [*built_in, "FILE.py:FUNCTION"])

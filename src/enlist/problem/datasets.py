@@ -6,7 +6,6 @@ kept in the cache; digits comes with scikit-learn; synthetic is computed; `from_
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +19,14 @@ from enlist.problem.fetch import DataUnavailable, Recipe, cache_path, local_copi
 from enlist.problem.mapped import from_folder
 from enlist.problem.npz import from_npz
 
-CIFAR_MEAN = np.array([0.4914, 0.4822, 0.4465], np.float32)
-CIFAR_STD = np.array([0.2470, 0.2435, 0.2616], np.float32)
+# By channel, of training pixels from 0 to 1: mean and standard deviation.
+SPREADS = {
+    "mnist": ((0.1307,), (0.3081,)),
+    "fashion": ((0.2860,), (0.3530,)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+}
+SCALINGS = ("unit", "standard")
+USUAL_SCALING = {"mnist": "unit", "fashion": "unit", "cifar10": "standard"}
 # About 450 rows of 60 numbers each: a few gigabytes.
 MOST_HOLDERS = 10_000
 
@@ -87,43 +92,57 @@ NAMES = (*RECIPES, "digits", "synthetic")
 # ---- the data sets -------------------------------------------------------------------------------------
 
 
-def mnist() -> Dataset:
-    """Handwritten digits (LeCun et al. 1998): float32 in [0, 1], (60000, 28, 28, 1) and 10000 to test."""
-    return _images("mnist", _unit)
+def mnist(scaling: str = USUAL_SCALING["mnist"]) -> Dataset:
+    """Handwritten digits (LeCun et al. 1998): float32, (60000, 28, 28, 1) and 10000 to test.
+
+    Args:
+        scaling: unit: pixels from 0 to 1; standard: of these, less the mean of the training pixels (0.1307) and
+            divided by their standard deviation (0.3081).
+    """
+    return _images("mnist", scaling)
 
 
-def fashion() -> Dataset:
-    """Fashion-MNIST (Xiao et al. 2017), articles of clothing in the form of MNIST."""
-    return _images("fashion", _unit)
+def fashion(scaling: str = USUAL_SCALING["fashion"]) -> Dataset:
+    """Fashion-MNIST (Xiao et al. 2017), articles of clothing in the form of MNIST.
+
+    Args:
+        scaling: as in `mnist`, with 0.2860 and 0.3530.
+    """
+    return _images("fashion", scaling)
 
 
-def cifar10() -> Dataset:
+def cifar10(scaling: str = USUAL_SCALING["cifar10"]) -> Dataset:
     """CIFAR-10 (Krizhevsky 2009): float32, (50000, 32, 32, 3) and 10000 to test, in the official order.
 
-    Each channel is standardised by the mean (0.4914, 0.4822, 0.4465) and the standard deviation
-    (0.2470, 0.2435, 0.2616) of the training images, the test images by the same.
+    Args:
+        scaling: as in `mnist`, with the mean (0.4914, 0.4822, 0.4465) and the standard deviation
+            (0.2470, 0.2435, 0.2616) of each channel.
     """
-    return _images("cifar10", _standard)
+    return _images("cifar10", scaling)
 
 
-def _images(name: str, prepare: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+def _images(name: str, scaling: str) -> Dataset:
+    if scaling not in SCALINGS:
+        raise unknown(f"scaling of {name}", scaling, SCALINGS)
     raw = obtain(RECIPES[name])
     y_train, y_test = (raw[key].astype(np.int32) for key in ("y_train", "y_test"))
-    return Dataset(prepare(raw["x_train"]), y_train, prepare(raw["x_test"]), y_test, classes=10, name=name)
+    x_train, x_test = (_scaled(raw[key], name, scaling) for key in ("x_train", "x_test"))
+    told = name if scaling == USUAL_SCALING[name] else f"{name}:{scaling}"
+    return Dataset(x_train, y_train, x_test, y_test, classes=10, name=told)
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
-    scaled = x.astype(np.float32)
-    scaled /= 255
-    return scaled
-
-
-def _standard(x: np.ndarray) -> np.ndarray:
-    scaled = _unit(x)
-    rows = scaled.reshape(-1, 96)  # whole image rows: NumPy is several times slower over a last axis of 3
-    rows -= np.tile(CIFAR_MEAN, 32)
-    rows /= np.tile(CIFAR_STD, 32)
-    return scaled
+def _scaled(pixels: np.ndarray, name: str, scaling: str) -> np.ndarray:
+    x = pixels.astype(np.float32)
+    x /= 255
+    if scaling == "standard":
+        _, _, width, channels = x.shape
+        rows = x.reshape(
+            -1, width * channels
+        )  # whole image rows: NumPy is several times slower over few channels
+        mean, deviation = (np.tile(np.array(each, np.float32), width) for each in SPREADS[name])
+        rows -= mean
+        rows /= deviation
+    return x
 
 
 def digits() -> Dataset:
@@ -196,7 +215,7 @@ def _synthetic_worker(alpha: float, beta: float, rng: np.random.Generator) -> tu
 
 
 def load(text: str, workers: int | None = None, seed: int = 0) -> Dataset:
-    """The data set that a person typed: a name, `synthetic:ALPHA,BETA`, a path that ends in .npz, or a folder.
+    """The data set that a person typed: a name, `mnist:standard`, `synthetic:ALPHA,BETA`, a path to .npz, a folder.
 
     Args:
         workers: for synthetic, how many holders (30 if None); the others do not need it.
@@ -210,12 +229,13 @@ def load(text: str, workers: int | None = None, seed: int = 0) -> Dataset:
         return synthetic(alpha, beta, 30 if workers is None else workers, seed)
     if name not in NAMES and os.path.isdir(text):
         return from_folder(text)
-    makers = {"mnist": mnist, "fashion": fashion, "cifar10": cifar10, "digits": digits}
-    if name not in makers:
-        raise unknown("dataset", text, (*makers, "synthetic:ALPHA,BETA", "FILE.npz", "FOLDER"))
+    if name in RECIPES:
+        return _images(name, arguments if colon else USUAL_SCALING[name])
+    if name != "digits":
+        raise unknown("dataset", text, (*RECIPES, "digits", "synthetic:ALPHA,BETA", "FILE.npz", "FOLDER"))
     if colon:
         raise BadInput(f"dataset {text!r}: {name} takes nothing after a colon; type {name!r}")
-    return makers[name]()
+    return digits()
 
 
 def _alpha_beta(text: str) -> tuple[float, float]:
@@ -241,9 +261,9 @@ class Row(NamedTuple):
 def catalogue() -> list[Row]:
     """The named data sets and where each is now. Looks at this machine only."""
     notes = {
-        "mnist": "handwritten digits",
-        "fashion": "clothing in the form of mnist",
-        "cifar10": "photographs, standardised by channel",
+        "mnist": "handwritten digits; also mnist:standard",
+        "fashion": "clothing, as mnist; also fashion:standard",
+        "cifar10": "photographs, standardised; also cifar10:unit",
     }
     rows = [
         Row(

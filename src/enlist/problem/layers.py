@@ -13,7 +13,8 @@ that order, `to_rows` leaves it.
 
 import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +25,54 @@ from jaxtyping import Array, Float, PRNGKeyArray
 ROUGH = (None, "default", "tensorfloat32", "bfloat16")
 
 
-def dense_init(key: PRNGKeyArray, inputs: int, outputs: int, gain: float) -> dict[str, Array]:
-    """Zero bias; weights normal, variance gain / inputs: 2 before a relu (He), 1 for a last layer (LeCun)."""
-    w = math.sqrt(gain / inputs) * jax.random.normal(key, (outputs, inputs), jnp.float32)
+class Start(NamedTuple):
+    """How weights are drawn before the first step: each gives a layer's weights `w` and biases `b`.
+
+    Args:
+        dense: of `(key, inputs, outputs)`; `last` where no relu follows.
+        filters: of a convolution that a relu follows: `(key, side, channels, filters)`, `w` in the order HWIO.
+    """
+
+    dense: Callable[..., dict[str, Array]]
+    filters: Callable[[PRNGKeyArray, int, int, int], dict[str, Array]]
+
+
+def he_dense(key: PRNGKeyArray, inputs: int, outputs: int, last: bool = False) -> dict[str, Array]:
+    """Weights normal, of variance 2 / inputs before a relu (He) and 1 / inputs in a last layer (LeCun); biases 0."""
+    w = math.sqrt((1.0 if last else 2.0) / inputs) * jax.random.normal(key, (outputs, inputs), jnp.float32)
     return {"w": w, "b": jnp.zeros(outputs, jnp.float32)}
+
+
+def he_filters(key: PRNGKeyArray, side: int, channels: int, filters: int) -> dict[str, Array]:
+    """As before a relu in `he_dense`; an output of a convolution has side * side * channels inputs."""
+    scale = math.sqrt(2.0 / (side * side * channels))
+    w = scale * jax.random.normal(key, (side, side, channels, filters), jnp.float32)
+    return {"w": w, "b": jnp.zeros(filters, jnp.float32)}
+
+
+def uniform_dense(key: PRNGKeyArray, inputs: int, outputs: int, last: bool = False) -> dict[str, Array]:
+    """Weights and biases uniform between -1 / sqrt(inputs) and 1 / sqrt(inputs), as PyTorch's layers start.
+
+    So weights have a sixth of He's variance, and a third of LeCun's.
+    """
+    return _uniform(key, (outputs, inputs), outputs, inputs)
+
+
+def uniform_filters(key: PRNGKeyArray, side: int, channels: int, filters: int) -> dict[str, Array]:
+    """As `uniform_dense`, with side * side * channels inputs."""
+    return _uniform(key, (side, side, channels, filters), filters, side * side * channels)
+
+
+def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], outputs: int, inputs: int) -> dict[str, Array]:
+    weights, biases = jax.random.split(key)
+    bound = 1.0 / math.sqrt(inputs)
+    return {
+        "w": jax.random.uniform(weights, shape, jnp.float32, -bound, bound),
+        "b": jax.random.uniform(biases, (outputs,), jnp.float32, -bound, bound),
+    }
+
+
+STARTS = {"he": Start(he_dense, he_filters), "uniform": Start(uniform_dense, uniform_filters)}
 
 
 def dense(params: dict[str, Array], x: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
@@ -36,14 +81,6 @@ def dense(params: dict[str, Array], x: Float[Array, "batch inputs"]) -> Float[Ar
     W has a row for each output: its gradient is then g^T x, which a CPU adds to W 15% faster than x^T g.
     """
     return lax.dot_general(x, params["w"], (((1,), (1,)), ((), ()))) + params["b"].reshape(1, -1)
-
-
-def conv_init(
-    key: PRNGKeyArray, side: int, channels: int, filters: int
-) -> Float[Array, "s s channels filters"]:
-    """He's normal weights: every convolution of the built-in models is followed by a relu."""
-    scale = math.sqrt(2.0 / (side * side * channels))
-    return scale * jax.random.normal(key, (side, side, channels, filters), jnp.float32)
 
 
 def conv(

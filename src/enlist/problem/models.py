@@ -7,18 +7,19 @@ enlist can name, save and send them without knowing the model.
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, PRNGKeyArray, Shaped
 
-from enlist.errors import BadInput
+from enlist.errors import BadInput, unknown
 from enlist.problem import layers
 
 Params = Any
 Outputs = Any
+T = TypeVar("T")
 
 
 def cross_entropy(
@@ -106,24 +107,30 @@ def count(params: Params) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
 
 
-def logistic(classes: int = 10) -> Model:
+def logistic(classes: int = 10, start: str = "zeros") -> Model:
     """Multinomial logistic regression on the flattened input: z = W x + b. 7,850 parameters on 28 x 28 x 1.
 
-    Starts at zero: the problem is convex, and from there every class is equally likely. The key is not used.
+    Starts at zero: the problem is convex, and from there every class is equally likely. The key is not used then.
+
+    Args:
+        start: `zeros`, `he` or `uniform`; the last two as in `two_nn`.
 
     Example:
         >>> model = logistic()
         >>> count(model.init(jax.random.key(0), jnp.zeros((1, 28, 28, 1))))
         7850
     """
-    return _logistic(_positive("logistic", "classes", classes))
+    known = {"zeros": None, **layers.STARTS}
+    return _logistic(_positive("logistic", "classes", classes), _one_of("logistic", "start", start, known))
 
 
-def two_nn(classes: int = 10, hidden: int = 200) -> Model:
+def two_nn(classes: int = 10, hidden: int = 200, start: str = "he") -> Model:
     """The "2NN": two layers of `hidden` relu units on the flattened input. 199,210 parameters on 28 x 28 x 1.
 
-    Weights start normal with variance 2 / inputs (He) in the hidden layers and 1 / inputs (LeCun) in the last
-    one; biases at zero.
+    Args:
+        start: how weights are drawn. `he`: normal, of variance 2 / inputs (He) in the hidden layers and 1 / inputs
+            (LeCun) in the last one; biases zero. `uniform`: weights and biases within 1 / sqrt(inputs) of zero, as
+            PyTorch's layers start.
 
     Example:
         >>> two_nn() is two_nn(classes=10)  # the same object, so that compiled programs are found again
@@ -133,45 +140,54 @@ def two_nn(classes: int = 10, hidden: int = 200) -> Model:
         McMahan et al., `Communication-Efficient Learning of Deep Networks from Decentralized Data
         <https://arxiv.org/abs/1602.05629>`_, 2017
     """
-    return _two_nn(_positive("two_nn", "classes", classes), _positive("two_nn", "hidden", hidden))
+    sizes = _positive("two_nn", "classes", classes), _positive("two_nn", "hidden", hidden)
+    return _two_nn(*sizes, _one_of("two_nn", "start", start, layers.STARTS))
 
 
-def cnn(classes: int = 10) -> Model:
+def cnn(classes: int = 10, start: str = "he") -> Model:
     """The CNN of the FedAvg paper for 28 x 28 x 1 images: 582,026 parameters.
 
     5 x 5 convolution to 32 channels, relu, 2 x 2 max-pool, 5 x 5 convolution to 64, relu, 2 x 2 max-pool, 512
-    relu units, linear; convolutions without padding. Images of other sizes will do, from 16 x 16 on. Weights
-    start as in `two_nn`.
+    relu units, linear; convolutions without padding. Images of other sizes will do, from 16 x 16 on.
+
+    Args:
+        start: as in `two_nn`; a convolution's output has 25 inputs for each channel.
 
     References:
         McMahan et al., `Communication-Efficient Learning of Deep Networks from Decentralized Data
         <https://arxiv.org/abs/1602.05629>`_, 2017
     """
-    return _cnn(_positive("cnn", "classes", classes))
+    return _cnn(_positive("cnn", "classes", classes), _one_of("cnn", "start", start, layers.STARTS))
 
 
-def resnet18(classes: int = 10) -> Model:
+def resnet18(classes: int = 10, start: str = "he") -> Model:
     """ResNet-18 for 32 x 32 x 3 images, with group normalisation: 11,173,962 parameters.
 
     A 3 x 3 stem of 64 without pooling, stages of 64, 128, 256 and 512 channels of two basic blocks each with
     strides 1, 2, 2, 2, shortcuts by 1 x 1 convolution and norm where shapes change, global average, linear.
     Group norm stands where the paper has batch norm, whose running statistics do not average over workers: 32
-    groups, as its authors propose, with scale (from 1) and bias (from 0). Convolutions have no bias and start
-    as He proposes.
+    groups, as its authors propose, with scale (from 1) and bias (from 0). Convolutions have no bias.
+
+    Args:
+        start: as in `two_nn`.
 
     References:
         He et al., `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_, 2015
         Wu and He, `Group Normalization <https://arxiv.org/abs/1803.08494>`_, 2018
     """
-    return _resnet18(_positive("resnet18", "classes", classes))
+    return _resnet18(
+        _positive("resnet18", "classes", classes), _one_of("resnet18", "start", start, layers.STARTS)
+    )
 
 
 # The factories above only bring their arguments into one form; these build, once for each.
 
 
 @functools.cache
-def _logistic(classes: int) -> Model:
+def _logistic(classes: int, start: layers.Start | None) -> Model:
     def init(key: PRNGKeyArray, x: Any) -> Params:
+        if start is not None:
+            return start.dense(key, _features(x), classes, last=True)
         return {"w": jnp.zeros((classes, _features(x))), "b": jnp.zeros(classes)}
 
     def apply(params: Params, x: Any) -> Outputs:
@@ -181,13 +197,13 @@ def _logistic(classes: int) -> Model:
 
 
 @functools.cache
-def _two_nn(classes: int, hidden: int) -> Model:
+def _two_nn(classes: int, hidden: int, start: layers.Start) -> Model:
     def init(key: PRNGKeyArray, x: Any) -> Params:
         first, second, last = jax.random.split(key, 3)
         return {
-            "dense1": layers.dense_init(first, _features(x), hidden, gain=2.0),
-            "dense2": layers.dense_init(second, hidden, hidden, gain=2.0),
-            "out": layers.dense_init(last, hidden, classes, gain=1.0),
+            "dense1": start.dense(first, _features(x), hidden),
+            "dense2": start.dense(second, hidden, hidden),
+            "out": start.dense(last, hidden, classes, last=True),
         }
 
     def apply(params: Params, x: Any) -> Outputs:
@@ -199,17 +215,17 @@ def _two_nn(classes: int, hidden: int) -> Model:
 
 
 @functools.cache
-def _cnn(classes: int) -> Model:
+def _cnn(classes: int, start: layers.Start) -> Model:
     def init(key: PRNGKeyArray, x: Any) -> Params:
         height, width, channels = _image("cnn", x, smallest=16)
         first, second, third, last = jax.random.split(key, 4)
         # A side of s leaves ((s - 4) // 2 - 4) // 2 after both convolutions and pools: 4 of 28.
         left = (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2)
         return {
-            "conv1": {"w": layers.conv_init(first, 5, channels, 32), "b": jnp.zeros(32)},
-            "conv2": {"w": layers.conv_init(second, 5, 32, 64), "b": jnp.zeros(64)},
-            "dense": layers.dense_init(third, left * 64, 512, gain=2.0),
-            "out": layers.dense_init(last, 512, classes, gain=1.0),
+            "conv1": start.filters(first, 5, channels, 32),
+            "conv2": start.filters(second, 5, 32, 64),
+            "dense": start.dense(third, left * 64, 512),
+            "out": start.dense(last, 512, classes, last=True),
         }
 
     def apply(params: Params, x: Any) -> Outputs:
@@ -226,7 +242,7 @@ def _cnn(classes: int) -> Model:
 
 
 @functools.cache
-def _resnet18(classes: int) -> Model:
+def _resnet18(classes: int, start: layers.Start) -> Model:
     # (name, channels in, channels out, stride) of the eight basic blocks.
     widths = (64, 64, 128, 256, 512)
     blocks = [
@@ -243,16 +259,16 @@ def _resnet18(classes: int) -> Model:
     def init(key: PRNGKeyArray, x: Any) -> Params:
         _, _, channels = _image("resnet18", x, smallest=8)
         stem, last, *keys = jax.random.split(key, 2 + len(blocks))
-        params: Params = {"stem": _init_conv_norm(stem, 3, channels, 64)}
+        params: Params = {"stem": _init_conv_norm(start, stem, 3, channels, 64)}
         for k, (name, inside, outside, _) in zip(keys, blocks, strict=True):
             first, second, third = jax.random.split(k, 3)
             params[name] = {
-                "conv1": _init_conv_norm(first, 3, inside, outside),
-                "conv2": _init_conv_norm(second, 3, outside, outside),
+                "conv1": _init_conv_norm(start, first, 3, inside, outside),
+                "conv2": _init_conv_norm(start, second, 3, outside, outside),
             }
             if inside != outside:
-                params[name]["shortcut"] = _init_conv_norm(third, 1, inside, outside)
-        return params | {"out": layers.dense_init(last, widths[-1], classes, gain=1.0)}
+                params[name]["shortcut"] = _init_conv_norm(start, third, 1, inside, outside)
+        return params | {"out": start.dense(last, widths[-1], classes, last=True)}
 
     def apply(params: Params, x: Any) -> Outputs:
         _image("resnet18", x, smallest=8)
@@ -267,8 +283,10 @@ def _resnet18(classes: int) -> Model:
     return Model(init, apply, name="resnet18", classes=classes)
 
 
-def _init_conv_norm(key: PRNGKeyArray, side: int, inputs: int, outputs: int) -> dict[str, Array]:
-    w = layers.conv_init(key, side, inputs, outputs)
+def _init_conv_norm(
+    start: layers.Start, key: PRNGKeyArray, side: int, inputs: int, outputs: int
+) -> dict[str, Array]:
+    w = start.filters(key, side, inputs, outputs)["w"]
     return {"w": w, "scale": jnp.ones(outputs), "bias": jnp.zeros(outputs)}
 
 
@@ -303,6 +321,14 @@ def _image(model: str, x: Any, smallest: int) -> tuple[int, int, int]:
 
 
 def _positive(model: str, option: str, given: int) -> int:
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise BadInput(f"{model}({option}={given!r}): a whole number is needed")
     if given < 1:
         raise BadInput(f"{model}({option}={given}): at least 1 is needed")
     return int(given)
+
+
+def _one_of(model: str, option: str, given: str, known: Mapping[str, T]) -> T:
+    if given not in known:
+        raise unknown(f"{option} of {model}", str(given), [*known])
+    return known[given]
