@@ -23,7 +23,7 @@ from enlist.engine.together import Job, simulate_each, simulate_together
 from enlist.launch.grid import Grid, checked, over, read_grid, with_seeds
 from enlist.launch.sweep import Workshop, complete_grid
 from enlist.problem import datasets
-from enlist.studies.grid import grouped, shape
+from enlist.studies.grid import grouped, program_shape
 
 # One device, so that processes and tests share what is compiled.
 PROBLEM = (
@@ -218,12 +218,14 @@ def test_what_is_data_shares_a_program_and_what_shapes_it_does_not():
         ("--algorithm fedavg,scaffold", 2),
         ("--worker-lr 0.1,1 --compress topk:0.1,sign", 2),
         ("--algorithm fedprox --mu 0.1,1", 1),
+        ("--model two_nn,two_nn+start=uniform", 1),
+        ("--model two_nn,two_nn+hidden=100", 2),
         # Of another length they cannot advance together, but share the program.
         ("--rounds 1,2", 2),
     ):
         tasks = [point.task for point in points(f"{PROBLEM} {words}")]
         assert len(grouped(tasks)) == groups, words
-    assert len({shape(task) for task in tasks}) == 1
+    assert len({program_shape(task) for task in tasks}) == 1
 
 
 def test_a_gradient_over_all_rows_keeps_its_room():

@@ -1,5 +1,7 @@
 """Several runs in one program: each is the run that it would be alone."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from enlist.engine.task import Task, room_for
 from enlist.engine.timing import worker_seconds
 from enlist.engine.together import Job, simulate_together
 from enlist.options import Settings
+from enlist.studies.grid import grouped
 
 MODEL = models.logistic()
 DATA = make_dataset()
@@ -69,6 +72,32 @@ def test_each_run_is_the_one_it_would_be_alone(side_by_side, method):
             assert ours["test_accuracy"] == pytest.approx(theirs["test_accuracy"], abs=1e-6)
     if not side_by_side:
         assert len({id(run.session.program) for run in together}) == 1
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_runs_that_start_or_see_pixels_differently_share_a_program(side_by_side):
+    """Models of one kind, and data of one shape; other sizes are other programs."""
+    standard = replace(DATA, x_train=2 * DATA.x_train - 1, x_test=2 * DATA.x_test - 1)
+    wide, narrow = (
+        [models.two_nn(10, hidden=hidden, start=start) for start in ("he", "uniform")] for hidden in (6, 4)
+    )
+    tasks = [
+        task(0, execution="batch")._replace(
+            model=model, federation=partition.parse("dirichlet:0.5")(data, 8, 0)
+        )
+        for model, data in zip(
+            [*wide, *wide, *narrow], [DATA, DATA, standard, standard, DATA, DATA], strict=True
+        )
+    ]
+    assert [[*group.places] for group in grouped(tasks)] == [[0, 1, 2, 3], [4, 5]]
+    together = simulate_together([Job(each) for each in tasks], side_by_side=side_by_side)
+    assert len({id(run.session.program) for run in together}) == 1
+    losses = set()
+    for run, each in zip(together, tasks, strict=True):
+        for a, b in zip(leaves(run), leaves(alone(each)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+        losses.add(run.metrics[-1]["train_loss"])
+    assert len(losses) == len(tasks)
 
 
 def test_one_that_diverges_is_frozen_and_the_others_go_on(tmp_path):

@@ -15,7 +15,7 @@ from matplotlib.legend import Legend
 from enlist.report import paper_bars, paper_figures, paper_tables
 from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
-from enlist.report.paper_figures import Column, Drawing, Trace, draw_curves
+from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace, draw_curves
 from enlist.studies.paper import choices, race, raw, table2, table3, tabled, tabled_costs
 from enlist.studies.paper.drawing import drawing, setting_words, trace, warning
 from enlist.studies.paper.gathered import description, shown, write_all
@@ -315,12 +315,13 @@ def test_table3_is_complete_and_marks_what_diverged(folder, all_runs):
 
 def test_what_is_chosen_is_shown_with_its_rule(all_runs):
     _, rows = tabled.choice_rows(all_runs, SMALL)
-    assert [row[:3] for row in rows] == [
-        *(["MNIST", batch, "as is"] for batch in ("5", "10")),
-        *(["CIFAR-10", batch, "as is"] for batch in ("5", "10")),
-        ["CIFAR-10", "10", "crop-flip"],
+    assert [row[:5] for row in rows] == [
+        *(["MNIST", batch, "as is", "unit", "he"] for batch in ("5", "10")),
+        ["MNIST", "10", "as is", "standard", "uniform"],
+        *(["CIFAR-10", batch, "as is", "standard", "he"] for batch in ("5", "10")),
+        ["CIFAR-10", "10", "crop-flip", "standard", "he"],
     ]
-    for own in (rows[:2], rows[2:]):
+    for own in (rows[:3], rows[3:]):
         assert sum("nearest" in row[-1] for row in own) == 1
         assert "used here" in own[1][-1]
     assert tabled.choice_words(all_runs, SMALL).count("at small scale batches of 10 are used") == 2
@@ -328,7 +329,7 @@ def test_what_is_chosen_is_shown_with_its_rule(all_runs):
     assert sum("chosen" in row[-1] for row in full) == 2
     said = tabled.choice_words(made(FULL), FULL)
     assert said.count("rule chooses") == 2
-    assert "without" not in said
+    assert "that were run" not in said
     assert tabled.choice_words(Raw([]), SMALL).count("not there yet") == 2
 
 
@@ -356,7 +357,9 @@ def test_the_rule_chooses_what_takes_the_nearest_rounds_and_says_what_it_lacks()
     some = made(
         FULL, keep=lambda setting: setting.dataset != "cifar10" or setting.way != Way(20, "crop-flip")
     )
-    assert "(without batches of 20, images varied (crop-flip))" in tabled.choice_words(some, FULL)
+    assert "images varied (crop-flip) of the 5 of 6 ways that were run;" in tabled.choice_words(some, FULL)
+    not_run = [row for row in tabled.choice_rows(some, FULL)[1] if NOT_RUN in row]
+    assert [row[:3] for row in not_run] == [["CIFAR-10", "20", "crop-flip"]]
 
 
 def test_what_never_arrives_is_not_chosen():
@@ -366,7 +369,7 @@ def test_what_never_arrives_is_not_chosen():
     assert (choices.chosen(found), found[Way(50)].reached) == (Way(10), 0)
     nowhere = made(FULL, then=taking({}))
     assert choices.chosen(choices.outcomes(nowhere, FULL, "cifar10")) is None
-    assert {row[5] for row in tabled.choice_rows(nowhere, FULL)[1] if row[0] == "CIFAR-10"} == {
+    assert {row[7] for row in tabled.choice_rows(nowhere, FULL)[1] if row[0] == "CIFAR-10"} == {
         "50.0 to 50.0%"
     }
     used = FULL.ways["cifar10"].words()
@@ -424,7 +427,7 @@ def test_the_page_is_complete_in_itself(folder):
         "Table 1. ",
         "Table 2. ",
         "Table 3. ",
-        "Batch size and varied images",
+        "Batches, pixels, first weights and varied images",
     ):
         assert title in body
 

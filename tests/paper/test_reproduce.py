@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import doctored
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from enlist.cli import main
 from enlist.engine.together import simulate_each
 from enlist.errors import BadInput
 from enlist.launch.reproduce import carry_out, points_of, thinned
+from enlist.problem import models
 from enlist.problem.dataset import Dataset
 from enlist.studies.paper import raw, unbalanced
 from enlist.studies.paper.recipes import RECIPES
@@ -167,22 +169,49 @@ def test_what_one_recipe_left_half_way_survives_another(whole, tiny, monkeypatch
 
 
 def test_what_was_begun_before_images_could_be_varied_is_gone_on_with(tiny, monkeypatch, tmp_path):
-    """Folders of runs that are not finished, and measured seconds, are named as they were then."""
+    """Folders of runs that are not finished, lines of finished ones, and measured seconds are as they were then."""
     monkeypatch.setattr("enlist.launch.reproduce.simulate_each", begun_only)
     setting = unbalanced.runs(TINY)[0]
-    assert setting.augment is None
-    kept, others = tmp_path / "kept", tmp_path / "others"
-    for out, one in ((kept, setting), (others, setting._replace(augment="crop"))):
+    later = ("augment", "pixels", "start")
+    assert [getattr(setting, name) for name in later] == [None] * 3
+    others = {"augment": "crop", "pixels": "standard", "start": "uniform"}
+    as_then = [value for name, value in setting._asdict().items() if name not in later]
+    before = "-".join(map(str, as_then)).replace(":", "_")
+    for words, one in (
+        ("", setting),
+        *((f"-{each}", setting._replace(**{n: each})) for n, each in others.items()),
+    ):
+        out = tmp_path / f"out{words}"
         recipe = unbalanced.RECIPE._replace(runs=lambda scale, one=one: [one])
         with pytest.raises(KeyboardInterrupt):
             carry_out([recipe], TINY, out, live=False)
-    before = "-".join(map(str, setting[:-1])).replace(":", "_")
-    assert [path.name for path in (kept / "work").iterdir()] == [before]
-    assert [path.name for path in (others / "work").iterdir()] == [f"{before}-crop"]
+        assert [path.name for path in (out / "work").iterdir()] == [f"{before}{words}"]
 
+    kept = tmp_path / "out" / "raw"
     rows = [{"of": [*raw.seconds_key(setting)[:-1]], "seconds": 1.5}]
-    (kept / "raw" / raw.SECONDS_FILE).write_text(json.dumps(rows))
-    assert raw.read(kept / "raw").seconds == {raw.seconds_key(setting): 1.5}
+    (kept / raw.SECONDS_FILE).write_text(json.dumps(rows))
+    assert raw.read(kept).seconds == {raw.seconds_key(setting): 1.5}
+    line = json.loads(raw.line_of(doctored.curve_of(setting)))
+    for name in later:
+        del line["setting"][name]
+    assert raw.curve_of(json.dumps(line)).setting == setting
+
+
+def test_pixels_and_first_weights_are_asked_for_as_a_person_would():
+    way = Way(10, pixels="standard", start="uniform")
+    (setting,) = TINY._replace(ways={"mnist": way}).settings(
+        "mnist", "two_nn", seeds=1, partition="digits:2", cohort=10, local_epochs=1, rounds=1
+    )
+    assert setting.way == way
+    asked = []
+
+    def load(name, workers, seed):
+        asked.append(name)
+        return blots("mnist", workers, seed)
+
+    (point,) = points_of([setting], load)
+    assert point.task.model is models.two_nn(start="uniform")
+    assert asked == ["mnist:standard"]
 
 
 def test_runs_of_other_recipes_are_not_made(whole, tmp_path):

@@ -220,7 +220,7 @@ def _plan(task: Task, chosen: Execution, room: Room, message_bytes: int) -> Plan
     return Plan(
         algorithm=task.algorithm._replace(rates=()),  # type: ignore[arg-type]
         schedules=tuple(data_and_schedules(task.algorithm.rates)[1].items()),
-        model=task.model,
+        model=task.model.once_started(),
         precision=settings.precision,
         work=task.work,
         sampling=task.sampling,

@@ -42,7 +42,7 @@ def simulate_together(
     side_by_side: bool | None = None,
     display: Shown = silent,
 ) -> list[Run]:
-    """Carries out runs of one algorithm, model and amount of work that differ in seed, rates or partition.
+    """Carries out runs of one algorithm, model and amount of work that differ in seed, start, rates or partition.
 
     A run that diverges ends as such, and the others go on. A job whose folder already holds its run is taken up
     again. After Ctrl-C all are kept for that, and KeyboardInterrupt is raised.
@@ -145,7 +145,8 @@ def _alike(runs: Sequence[Undertaking]) -> list[list[Undertaking]]:
         source = session.read.source
         # Rows that come as they are needed come to one run at a time.
         held, own = (source.held, None) if isinstance(source, Resident) else (None, id(session))
-        shapes = jax.tree.map(lambda a: (a.shape, str(a.dtype)), (held, session.read.examples))
+        arrays = (held, session.read.examples, session.state.server)
+        shapes = jax.tree.map(lambda a: (a.shape, str(a.dtype)), arrays)
         groups.setdefault((session.plan, str(shapes), own), []).append(each)
     return list(groups.values())
 

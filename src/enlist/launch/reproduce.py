@@ -28,7 +28,7 @@ from enlist.studies.grid import Group, Point, grouped, job_of, work_of
 from enlist.studies.paper import raw
 from enlist.studies.paper.raw import Curve, Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
-from enlist.studies.paper.setting import Scale, Setting
+from enlist.studies.paper.setting import Scale, Setting, Way
 
 RAW, WORK, SPENT = "raw", "work", "spent"
 # On an accelerator, all runs of such a model that advance together take a minute or so: no checkpoints are made.
@@ -73,8 +73,9 @@ def _tidy(out: Path, kept: Raw) -> None:
 
 def _place(out: Path, setting: Setting) -> Path:
     """Where a run is kept until it is finished."""
-    # Nothing is said of images as they are, as before others could be asked for: such runs are gone on with.
-    said = [value for name, value in setting._asdict().items() if name != "augment" or value is not None]
+    # What is as usual is not said, as before anything else could be asked for: such runs are gone on with.
+    usual = Way(setting.batch)._asdict()
+    said = [value for name, value in setting._asdict().items() if value is not None or name not in usual]
     return out / WORK / "-".join(map(str, said)).replace(":", "_")
 
 

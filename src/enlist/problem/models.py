@@ -20,6 +20,18 @@ from enlist.problem import layers
 Params = Any
 Outputs = Any
 T = TypeVar("T")
+RESNET_WIDTHS = (64, 64, 128, 256, 512)
+# Name, channels in, channels out, stride of the eight basic blocks.
+RESNET_BLOCKS = [
+    (
+        f"stage{s}_block{b}",
+        RESNET_WIDTHS[s - 1] if b == 1 else RESNET_WIDTHS[s],
+        RESNET_WIDTHS[s],
+        2 if s > 1 and b == 1 else 1,
+    )
+    for s in (1, 2, 3, 4)
+    for b in (1, 2)
+]
 
 
 def cross_entropy(
@@ -95,6 +107,14 @@ class Model(NamedTuple):
     name: str = "model"
     classes: int | None = None
     augment: Callable[[Any, Any], Any] | None = None
+
+    def once_started(self) -> "Model":
+        """What a program of rounds needs of it: equal for models that differ in how their parameters start alone."""
+        return self._replace(init=_started)
+
+
+def _started(key: Any, x: Any) -> Params:
+    raise AssertionError("this model has started")
 
 
 def count(params: Params) -> int:
@@ -180,7 +200,8 @@ def resnet18(classes: int = 10, start: str = "he") -> Model:
     )
 
 
-# The factories above only bring their arguments into one form; these build, once for each.
+# The factories above only bring their arguments into one form; these build, once for each. How a model is applied
+# does not depend on its arguments, so those of one kind whose parameters have one shape share compiled programs.
 
 
 @functools.cache
@@ -190,10 +211,11 @@ def _logistic(classes: int, start: layers.Start | None) -> Model:
             return start.dense(key, _features(x), classes, last=True)
         return {"w": jnp.zeros((classes, _features(x))), "b": jnp.zeros(classes)}
 
-    def apply(params: Params, x: Any) -> Outputs:
-        return layers.dense(params, _like(params, x).reshape(len(x), -1))
+    return Model(init, _apply_logistic, name="logistic", classes=classes)
 
-    return Model(init, apply, name="logistic", classes=classes)
+
+def _apply_logistic(params: Params, x: Any) -> Outputs:
+    return layers.dense(params, _like(params, x).reshape(len(x), -1))
 
 
 @functools.cache
@@ -206,12 +228,13 @@ def _two_nn(classes: int, hidden: int, start: layers.Start) -> Model:
             "out": start.dense(last, hidden, classes, last=True),
         }
 
-    def apply(params: Params, x: Any) -> Outputs:
-        x = jax.nn.relu(layers.dense(params["dense1"], _like(params["dense1"], x).reshape(len(x), -1)))
-        x = jax.nn.relu(layers.dense(params["dense2"], x))
-        return layers.dense(params["out"], x)
+    return Model(init, _apply_two_nn, name="two_nn", classes=classes)
 
-    return Model(init, apply, name="two_nn", classes=classes)
+
+def _apply_two_nn(params: Params, x: Any) -> Outputs:
+    x = jax.nn.relu(layers.dense(params["dense1"], _like(params["dense1"], x).reshape(len(x), -1)))
+    x = jax.nn.relu(layers.dense(params["dense2"], x))
+    return layers.dense(params["out"], x)
 
 
 @functools.cache
@@ -228,39 +251,27 @@ def _cnn(classes: int, start: layers.Start) -> Model:
             "out": start.dense(last, 512, classes, last=True),
         }
 
-    def apply(params: Params, x: Any) -> Outputs:
-        _image("cnn", x, smallest=16)
-        x = layers.to_planes(_like(params["conv1"], x))
-        for layer in ("conv1", "conv2"):
-            # Bias and relu are monotone, so they may follow the pool, where a quarter of the work is left.
-            x = layers.conv_pool(x, params[layer]["w"])
-            x = jax.nn.relu(x + params[layer]["b"].reshape(-1, 1, 1, 1))
-        x = jax.nn.relu(layers.dense(params["dense"], layers.to_rows(x)))
-        return layers.dense(params["out"], x)
+    return Model(init, _apply_cnn, name="cnn", classes=classes)
 
-    return Model(init, apply, name="cnn", classes=classes)
+
+def _apply_cnn(params: Params, x: Any) -> Outputs:
+    _image("cnn", x, smallest=16)
+    x = layers.to_planes(_like(params["conv1"], x))
+    for layer in ("conv1", "conv2"):
+        # Bias and relu are monotone, so they may follow the pool, where a quarter of the work is left.
+        x = layers.conv_pool(x, params[layer]["w"])
+        x = jax.nn.relu(x + params[layer]["b"].reshape(-1, 1, 1, 1))
+    x = jax.nn.relu(layers.dense(params["dense"], layers.to_rows(x)))
+    return layers.dense(params["out"], x)
 
 
 @functools.cache
 def _resnet18(classes: int, start: layers.Start) -> Model:
-    # (name, channels in, channels out, stride) of the eight basic blocks.
-    widths = (64, 64, 128, 256, 512)
-    blocks = [
-        (
-            f"stage{s}_block{b}",
-            widths[s - 1] if b == 1 else widths[s],
-            widths[s],
-            2 if s > 1 and b == 1 else 1,
-        )
-        for s in (1, 2, 3, 4)
-        for b in (1, 2)
-    ]
-
     def init(key: PRNGKeyArray, x: Any) -> Params:
         _, _, channels = _image("resnet18", x, smallest=8)
-        stem, last, *keys = jax.random.split(key, 2 + len(blocks))
+        stem, last, *keys = jax.random.split(key, 2 + len(RESNET_BLOCKS))
         params: Params = {"stem": _init_conv_norm(start, stem, 3, channels, 64)}
-        for k, (name, inside, outside, _) in zip(keys, blocks, strict=True):
+        for k, (name, inside, outside, _) in zip(keys, RESNET_BLOCKS, strict=True):
             first, second, third = jax.random.split(k, 3)
             params[name] = {
                 "conv1": _init_conv_norm(start, first, 3, inside, outside),
@@ -268,19 +279,20 @@ def _resnet18(classes: int, start: layers.Start) -> Model:
             }
             if inside != outside:
                 params[name]["shortcut"] = _init_conv_norm(start, third, 1, inside, outside)
-        return params | {"out": start.dense(last, widths[-1], classes, last=True)}
+        return params | {"out": start.dense(last, RESNET_WIDTHS[-1], classes, last=True)}
 
-    def apply(params: Params, x: Any) -> Outputs:
-        _image("resnet18", x, smallest=8)
-        x = _conv_norm(params["stem"], _like(params["stem"], x), stride=1, padding=1, relu=True)
-        for name, _, _, stride in blocks:
-            block = params[name]
-            y = _conv_norm(block["conv1"], x, stride, padding=1, relu=True)
-            x = _conv_norm(block["shortcut"], x, stride, padding=0) if "shortcut" in block else x
-            x = _conv_norm(block["conv2"], y, stride=1, padding=1, relu=True, added=x)
-        return layers.dense(params["out"], x.mean(axis=(1, 2)))
+    return Model(init, _apply_resnet18, name="resnet18", classes=classes)
 
-    return Model(init, apply, name="resnet18", classes=classes)
+
+def _apply_resnet18(params: Params, x: Any) -> Outputs:
+    _image("resnet18", x, smallest=8)
+    x = _conv_norm(params["stem"], _like(params["stem"], x), stride=1, padding=1, relu=True)
+    for name, _, _, stride in RESNET_BLOCKS:
+        block = params[name]
+        y = _conv_norm(block["conv1"], x, stride, padding=1, relu=True)
+        x = _conv_norm(block["shortcut"], x, stride, padding=0) if "shortcut" in block else x
+        x = _conv_norm(block["conv2"], y, stride=1, padding=1, relu=True, added=x)
+    return layers.dense(params["out"], x.mean(axis=(1, 2)))
 
 
 def _init_conv_norm(

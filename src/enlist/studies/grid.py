@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from enlist.algorithms.core import is_schedule
@@ -15,6 +17,8 @@ from enlist.engine.run import Run
 from enlist.engine.task import Room, Task, room_for
 from enlist.engine.together import Job, simulate_each
 from enlist.options import Settings
+from enlist.problem.models import Model
+from enlist.problem.objective import initial
 from enlist.report import record
 from enlist.report.sweep import Sweep, Swept, axes_of, folder_names, label
 from enlist.report.sweep_files import RUNS
@@ -82,14 +86,33 @@ def carry(points: Sequence[Point], out: Path, *, live: bool = False, tensorboard
 
 def grouped(tasks: Sequence[Task]) -> list[Group]:
     """The groups, in the order in which their first runs are given."""
-    by_shape = _alike(tasks, shape)
+    by_shape = _alike(tasks, program_shape)
     rooms = {key: room_for([tasks[place].federation for place in places]) for key, places in by_shape.items()}
-    groups = _alike(tasks, lambda task: (shape(task), _pace(task.settings)))
+    groups = _alike(tasks, lambda task: (program_shape(task), _pace(task.settings)))
     return [Group(rooms[key], places) for (key, _), places in groups.items()]
 
 
-def shape(task: Task) -> Any:
+def program_shape(task: Task) -> Any:
     """What shapes the program of a run, apart from how unequal its workers are: equal for runs that can share one."""
+    x = task.federation.data.x_train
+    # What parameters start from is data.
+    return (
+        fitting_shape(task._replace(model=task.model.once_started())),
+        _parameters(task.model, x.shape[1:], str(x.dtype)),
+    )
+
+
+@lru_cache(maxsize=64)
+def _parameters(model: Model, shape: tuple[int, ...], dtype: str) -> Any:
+    params = jax.eval_shape(
+        partial(initial, model), jax.random.key(0), jax.ShapeDtypeStruct((1, *shape), dtype)
+    )
+    leaves, structure = jax.tree.flatten(params)
+    return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+
+
+def fitting_shape(task: Task) -> Any:
+    """What decides whether the parts of a run fit each other."""
     data, algorithm = task.federation.data, task.algorithm
     usual = Settings()
     fixed = {name: getattr(usual, name) for name in (*FREE, *PACE)}
@@ -121,7 +144,11 @@ class Fitting:
     def check(self, task: Task) -> None:
         """See `enlist.engine.fit.check`; and whether there are as many workers and rounds as the cohorts take."""
         check_cohorts(task)
-        key = (shape(task), task.settings.target, task.settings.worker_accuracy and id(task.federation))
+        key = (
+            fitting_shape(task),
+            task.settings.target,
+            task.settings.worker_accuracy and id(task.federation),
+        )
         if key not in self._seen:
             check(task)
             self._seen.add(key)

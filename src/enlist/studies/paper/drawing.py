@@ -59,12 +59,10 @@ def warning(scale: Scale, runs: Sequence[Setting]) -> str:
 
 
 def setting_words(runs: Sequence[Setting]) -> str:
-    """What the paper leaves open: batches, varied images and seeds."""
+    """What the paper leaves open: batches, how images and weights begin, and seeds."""
     batches = _extent([setting.batch for setting in runs])
     varied = "".join(
-        f", images varied ({augment})"
-        for augment in dict.fromkeys(setting.augment for setting in runs)
-        if augment
+        f", {words}" for words in dict.fromkeys(each for setting in runs for each in setting.way.beside())
     )
     models = dict.fromkeys(setting.model for setting in runs)
     seeds = {model: _seeds([setting for setting in runs if setting.model == model]) for model in models}

@@ -136,8 +136,10 @@ def curve_of(line: str) -> Curve:
 
 
 def seconds_key(setting: Setting) -> tuple[str, str, str, int, int, str | None]:
-    """Of what a worker computes in a round; the number of workers and their digits change nothing of it."""
-    return setting.dataset, setting.model, setting.algorithm, setting.local_epochs, *setting.way
+    """Of what a worker computes in a round; how many workers there are, their digits, how pixels are scaled and what
+    weights start from change nothing of it."""
+    amount = setting.local_epochs, setting.batch, setting.augment
+    return setting.dataset, setting.model, setting.algorithm, *amount
 
 
 def append(folder: Path, curves: Sequence[Curve]) -> None:

@@ -14,10 +14,14 @@ class Way(NamedTuple):
 
     Args:
         augment: how training images are varied at random; None where they are taken as they are.
+        pixels: how they are scaled, unit or standard; None where as the data set usually has them.
+        start: how weights are drawn before the first round; None where as the model usually does.
     """
 
     batch: int
     augment: str | None = None
+    pixels: str | None = None
+    start: str | None = None
 
     def words(self) -> str:
         """What is done.
@@ -25,9 +29,19 @@ class Way(NamedTuple):
         Example:
             >>> Way(10).words(), Way(50, "crop-flip").words()
             ('batches of 10', 'batches of 50, images varied (crop-flip)')
+            >>> Way(10, pixels="standard", start="uniform").words()
+            'batches of 10, pixels standard, weights start uniform'
         """
-        varied = "" if self.augment is None else f", images varied ({self.augment})"
-        return f"batches of {self.batch}{varied}"
+        return ", ".join([f"batches of {self.batch}", *self.beside()])
+
+    def beside(self) -> list[str]:
+        """What is not as usual, besides the batch."""
+        said = {
+            "images varied ({})": self.augment,
+            "pixels {}": self.pixels,
+            "weights start {}": self.start,
+        }
+        return [words.format(value) for words, value in said.items() if value is not None]
 
 
 # Chosen by a search; `choices.py` says how.
@@ -39,6 +53,7 @@ class Setting(NamedTuple):
 
     Args:
         dataset: mnist or cifar10.
+        augment, pixels, start: as in `Way`.
         rows: training rows that are used, drawn once; 0 for all of them.
         partition: digits:P, iid, shards:2, ...; `workers` = 1 is training in one place.
         eval_rows: training rows that the training loss is estimated from; None for all of them.
@@ -60,6 +75,8 @@ class Setting(NamedTuple):
     precision: str = "float32"
     eval_rows: int | None = None
     augment: str | None = None
+    pixels: str | None = None
+    start: str | None = None
 
     @property
     def is_papers(self) -> bool:
@@ -69,11 +86,22 @@ class Setting(NamedTuple):
     @property
     def way(self) -> Way:
         """What the paper does not state, as it is done here."""
-        return Way(self.batch, self.augment)
+        return Way(*(getattr(self, name) for name in Way._fields))
 
     def options(self) -> dict[str, Any]:
-        """As options of `enlist run`."""
-        return {name: value for name, value in self._asdict().items() if name != "rows"}
+        """As options of `enlist run`.
+
+        Example:
+            >>> one = Setting("mnist", "cnn", "iid", 10, 5, 40, 0, 10, pixels="standard", start="uniform")
+            >>> one.options()["dataset"], one.options()["model"]
+            ('mnist:standard', 'cnn+start=uniform')
+        """
+        own = {
+            "dataset": self.dataset if self.pixels is None else f"{self.dataset}:{self.pixels}",
+            "model": self.model if self.start is None else f"{self.model}+start={self.start}",
+        }
+        inside = ("rows", "pixels", "start")
+        return {name: value for name, value in self._asdict().items() if name not in inside} | own
 
     def group(self) -> str:
         """What runs that advance together have in common, in words."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from enlist.problem.datasets import USUAL_SCALING
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table
 from enlist.studies.paper import choices, table3
@@ -160,7 +161,7 @@ def _record(curve: Curve) -> dict[str, Any]:
         "server_lr": setting.server_lr,
         "worker_lr": setting.worker_lr,
         "seed": setting.seed,
-        "batch": setting.batch,
+        **{name: "" if value is None else value for name, value in setting.way._asdict().items()},
         "rounds": setting.rounds,
         "status": curve.status,
         "last_round": int(curve.round[-1]) if len(curve.round) else "",
@@ -185,17 +186,20 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     for dataset, title in DATASETS.items():
         found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
         best, word = choices.chosen(found), "chosen" if scale.name == "full" else "nearest"
-        for way, (reached, cells, distance, accuracies) in found.items():
-            lowest, highest = min(accuracies), max(accuracies)
+        pixels, start = USUAL_SCALING[dataset], "he"
+        for way in choices.tried(scale, dataset):
             marks = [name for name, own in ((word, best), ("used here", used)) if own == way]
-            texts = [
-                f"{reached} of {cells}",
-                f"{distance:.3f}",
-                f"{100 * lowest:.1f} to {100 * highest:.1f}%",
-            ]
-            rows.append([title, str(way.batch), way.augment or "as is", *texts, ", ".join(marks)])
+            how = [str(way.batch), way.augment or "as is", way.pixels or pixels, way.start or start]
+            measures = [NOT_RUN, "", ""] if way not in found else _measured(found[way])
+            rows.append([title, *how, *measures, ", ".join(marks)])
     measures = ["cells that reach the target", "distance from the paper's rounds", "best accuracy of a cell"]
-    return ["data", "batch size", "images", *measures, ""], rows
+    return ["data", "batch size", "images", "pixels", "weights start", *measures, ""], rows
+
+
+def _measured(outcome: choices.Outcome) -> list[str]:
+    reached, cells, distance, accuracies = outcome
+    lowest, highest = min(accuracies), max(accuracies)
+    return [f"{reached} of {cells}", f"{distance:.3f}", f"{100 * lowest:.1f} to {100 * highest:.1f}%"]
 
 
 def choice_words(raw: Raw, scale: Scale) -> str:
@@ -210,8 +214,7 @@ def _chosen(found: Mapping[Way, choices.Outcome], scale: Scale, dataset: str, ti
     used, tried = scale.ways[dataset].words(), choices.tried(scale, dataset)
     if not found:
         return f"{title}: the runs that choose are not there yet; {used} are used."
-    missing = [way.words() for way in tried if way not in found]
-    so_far = f" of those that were run (without {'; '.join(missing)})" if missing else ""
+    so_far = f" of the {len(found)} of {len(tried)} ways that were run" if len(found) < len(tried) else ""
     if scale.name != "full":
         return f"{title}: at {scale.name} scale {used} are used, whatever comes out here."
     if (best := choices.chosen(found)) is None:
