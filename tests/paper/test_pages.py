@@ -16,7 +16,17 @@ from enlist.report import paper_bars, paper_figures, paper_tables
 from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
 from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace, draw_curves
-from enlist.studies.paper import choices, race, raw, table2, table3, tabled, tabled_costs
+from enlist.studies.paper import (
+    choices,
+    race,
+    raw,
+    starts,
+    table2,
+    table3,
+    tabled,
+    tabled_costs,
+    tabled_starts,
+)
 from enlist.studies.paper.drawing import drawing, setting_words, trace, warning
 from enlist.studies.paper.gathered import description, shown, write_all
 from enlist.studies.paper.gathered_costs import wall_shares
@@ -62,7 +72,7 @@ def test_a_line_is_the_mean_over_seeds_in_its_range(all_runs):
     own = [
         curve.test_accuracy
         for curve in all_runs.where(**where("two_nn", "digits:2", 10, 5))
-        if curve.setting.rounds == SMALL.extents["two_nn"].rounds
+        if (curve.setting.rounds, curve.setting.way) == (SMALL.extents["two_nn"].rounds, SMALL.ways["mnist"])
     ]
     assert len(own) == SMALL.extents["two_nn"].seeds
     np.testing.assert_allclose(shown_line.middle, 100 * np.mean(own, axis=0))
@@ -259,7 +269,7 @@ def test_table2_has_every_row_with_the_papers_numbers_beside_ours(folder, all_ru
     curves = [
         curve
         for curve in all_runs.where(**where("two_nn", "digits:2", 10, 5))
-        if curve.setting.rounds == SMALL.extents["two_nn"].rounds
+        if (curve.setting.rounds, curve.setting.way) == (SMALL.extents["two_nn"].rounds, SMALL.ways["mnist"])
     ]
     reached = [curve.rounds_to(0.95) for curve in curves]
     assert (own["seeds"], own["reached"]) == ("2", "2")
@@ -374,6 +384,44 @@ def test_what_never_arrives_is_not_chosen():
     }
     used = FULL.ways["cifar10"].words()
     assert f"CIFAR-10: none reaches the target; {used} are used." in tabled.choice_words(nowhere, FULL)
+
+
+def test_first_weights_are_compared_in_table_2s_rows():
+    own, shared = starts.runs(FULL), set(table2.runs(FULL))
+    assert len(own) == len(set(own)) == 2 * 2 * 2 * 2 * (5 + 3)
+    assert [setting in shared for setting in own] == [True] * 64 + [False] * 64
+    assert {each.way for each in own if each not in shared} == {Way(10, start="uniform")}
+    # Whatever is usual, the other is compared with it.
+    scale = FULL._replace(ways=FULL.ways | {"mnist": Way(20, pixels="standard", start="uniform")})
+    assert starts.otherwise(scale).ways["mnist"] == Way(20, pixels="standard", start="he")
+    assert starts.otherwise(starts.otherwise(scale)).ways == scale.ways
+
+
+def test_what_first_weights_do_is_shown_and_said():
+    def then(curve):
+        setting = curve.setting
+        if setting.matches({"algorithm": "scaffold", "model": "cnn", "cohort": 10}) and setting.start is None:
+            return curve._replace(status="diverged", test_accuracy=0 * curve.test_accuracy)
+        return curve
+
+    raw = made(FULL, then=then)
+    heads, rows = tabled_starts.start_rows(raw, FULL)
+    assert len(rows) == 8
+    cells = [dict(zip(heads, row, strict=True)) for row in rows]
+    for row in cells:
+        gone = (row["model"], row["n"]) == ("CNN", "10")
+        assert (row["SCAFFOLD, He's"] == "–\n0 of 3 seeds\n3 diverged\nbest 0.0%") == gone
+        assert re.match(r"\d+", row["SCAFFOLD, PyTorch's"])
+        assert re.match(r"\d+", row["FedAvg, He's"])
+    assert heads.count("paper") == 2
+    said = verdicts(raw, FULL)[9].statistic
+    assert "He's 8 of 8, SCAFFOLD diverging in 6 of 32 runs; PyTorch's" in said
+    assert "SCAFFOLD diverging in 0 of 32 runs." in said
+    # Until they are run nothing is said of them, and the table says so.
+    before = made(FULL, then=then, keep=lambda setting: setting.start is None)
+    assert "first weights" not in verdicts(before, FULL)[9].statistic
+    _, rows = tabled_starts.start_rows(before, FULL)
+    assert {(row[4], row[7]) for row in rows} == {(NOT_RUN, NOT_RUN)}
 
 
 def test_varied_images_are_said_where_they_are_used():

@@ -155,7 +155,7 @@ def judged(claim: Claim, parts: Sequence[Part], more: str = "", *, alike: bool =
     numbers = {"parts": {part.words: _numbers(part) for part in parts}, "not_run": _without_runs(findings)}
     known = (claim.number, claim.words, verdict)
     if verdict == NOT_RUN:
-        sentences = [*_so_far(parts, more), _to_run(claim)]
+        sentences = [*_so_far(parts, more), _to_run(claim, "the others" if parts[0].signs else "them")]
     else:
         sentences = [*map(counted, parts), more, _seeds(findings), _missing(claim, findings)]
     said = " ".join(sentence for sentence in sentences if sentence)
@@ -209,9 +209,9 @@ def _so_far(parts: Sequence[Part], more: str) -> list[str]:
     return [f"Only {_few(parts[0])}, less than half, so there is no verdict.", *told, more]
 
 
-def _to_run(claim: Claim) -> str:
+def _to_run(claim: Claim, what: str) -> str:
     commands = " and ".join(f"`enlist reproduce {name}`" for name in claim.recipes)
-    return f"To make the others: {commands}, with `--out` this folder."
+    return f"To make {what}: {commands}, with `--out` this folder."
 
 
 def _numbers(part: Part) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from enlist.studies.paper import starts
 from enlist.studies.paper.claims import GRADED, UNREACHABLE, Claim, Finding, Part, Verdict, judged, spanned
 from enlist.studies.paper.race import Race, costed, raced
 from enlist.studies.paper.raw import Raw
@@ -37,7 +38,7 @@ ROUNDS = Claim(
     f"and its seconds are over 1.5 times FedAvg's; {CLEAR_RATIO}. Each part by itself: {GRADED}; the whole holds "
     "where all parts do, and does not where none does.",
     ("table2",),
-    shown=("fig7",),
+    shown=("fig7", "starts"),
 )
 TWICE = Claim(
     11,
@@ -66,6 +67,7 @@ def fewer_rounds(raw: Raw, scale: Scale) -> Verdict:
         _cifar(race, parts[2], run),
         _impossible(cells),
         _own_table(mnist),
+        _other_starts(raw, scale),
     ]
     verdict = judged(ROUNDS, parts, " ".join(filter(None, more)), alike=True)
     counts = Counter(cell.verdict for cell in cells)
@@ -182,6 +184,23 @@ def _own_table(rows: Sequence[Row]) -> str:
     return (
         f"By the same rule the paper's own numbers for MNIST are so in {signs.count(1)} of {len(signs)} rows."
     )
+
+
+def _other_starts(raw: Raw, scale: Scale) -> str:
+    """What first weights that the paper may have had would have said."""
+    said = []
+    for each in (scale, starts.otherwise(scale)):
+        own = starts.rows(each)
+        signs = [found.sign for row in own if (found := _similar(raw, each, row)).sign is not None]
+        runs = [run for row in own for run in row_runs(raw, each, row, "scaffold")]
+        if not signs:
+            return ""
+        gone = sum(run.status == "diverged" for run in runs)
+        name = starts.STARTS[starts.of(each)]
+        said.append(
+            f"{name} {signs.count(1)} of {len(signs)}, SCAFFOLD diverging in {gone} of {len(runs)} runs"
+        )
+    return f"MNIST without LR, rows that are so, by first weights: {'; '.join(said)}."
 
 
 def _twice(raw: Raw, scale: Scale, row: Row) -> Finding:

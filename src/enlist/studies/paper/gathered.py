@@ -17,7 +17,7 @@ from enlist.report.paper_page import Exhibit, Grid, Judged, Reproduction, write_
 from enlist.report.paper_tables import Table
 from enlist.report.record import write_whole
 from enlist.studies.paper import raw as metrics
-from enlist.studies.paper import tabled, tabled_costs
+from enlist.studies.paper import tabled, tabled_costs, tabled_starts
 from enlist.studies.paper.claims import NOT_RUN, Verdict
 from enlist.studies.paper.drawing import drawing, headline, warning
 from enlist.studies.paper.gathered_costs import cost_of, costs_of, environment
@@ -30,6 +30,7 @@ from enlist.studies.paper.verdicts import verdicts
 RAW = "raw"
 VERDICTS_FILE, ENVIRONMENT_FILE = "verdicts.json", "environment.json"
 PAGE_FILE, MARKDOWN_FILE = "report.html", "reproduction.md"
+OWN = ("starts", "unbalanced")
 FOUND = "Found at full scale, by the runs that enlist keeps in results/paper:"
 
 
@@ -44,8 +45,8 @@ def shown(raw: Raw, scale: Scale, asked: Iterable[str]) -> list[Recipe]:
 
 
 def _place(recipe: Recipe) -> tuple[bool, bool, str]:
-    """Choices first, as the rest depends on them; then as in the paper; our own study last."""
-    return recipe.name != "choices", recipe.name == "unbalanced", recipe.name
+    """Choices first, as the rest depends on them; then as in the paper; our own studies last."""
+    return recipe.name != "choices", recipe.name in OWN, recipe.name
 
 
 def write_all(out: Path, scale: Scale, recipes: Sequence[Recipe]) -> dict[str, Any]:
@@ -133,6 +134,8 @@ def _exhibit(
     about = description(recipe)
     if recipe.name == "table3":
         grids = [tabled.divergence_rows(raw, scale)]
+    if recipe.name == "starts":
+        grids = [tabled_starts.start_rows(raw, scale)]
     if recipe.name == "choices":
         grids = [tabled.choice_rows(raw, scale)]
         about = [*about, tabled.choice_words(raw, scale)]

@@ -9,6 +9,7 @@ from enlist.studies.paper import (
     fig5,
     fig6,
     fig7,
+    starts,
     table1,
     table2,
     table3,
@@ -18,7 +19,21 @@ from enlist.studies.paper.setting import Scale, Setting
 
 RECIPES = {
     each.RECIPE.name: each.RECIPE
-    for each in (choices, fig1, fig2, fig3, fig4, unbalanced, table1, table3, table2, fig5, fig6, fig7)
+    for each in (
+        choices,
+        fig1,
+        fig2,
+        fig3,
+        fig4,
+        unbalanced,
+        table1,
+        table3,
+        table2,
+        starts,
+        fig5,
+        fig6,
+        fig7,
+    )
 }
 
 
