@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from enlist.problem.datasets import USUAL_SCALING
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table
 from enlist.studies.paper import choices, table3
@@ -186,14 +185,11 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     for dataset, title in DATASETS.items():
         found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
         best, word = choices.chosen(found), "chosen" if scale.name == "full" else "nearest"
-        pixels, start = USUAL_SCALING[dataset], "he"
         for way in choices.tried(scale, dataset):
             marks = [name for name, own in ((word, best), ("used here", used)) if own == way]
-            how = [str(way.batch), way.augment or "as is", way.pixels or pixels, way.start or start]
             measures = [NOT_RUN, "", ""] if way not in found else _measured(found[way])
-            rows.append([title, *how, *measures, ", ".join(marks)])
-    measures = ["cells that reach the target", "distance from the paper's rounds", "best accuracy of a cell"]
-    return ["data", "batch size", "images", "pixels", "weights start", *measures, ""], rows
+            rows.append([title, way.words(), *measures, ", ".join(marks)])
+    return ["data", "how", "cells that arrive", "distance from the paper", "best of each cell", ""], rows
 
 
 def _measured(outcome: choices.Outcome) -> list[str]:
