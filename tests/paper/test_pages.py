@@ -29,7 +29,7 @@ from enlist.studies.paper import (
 )
 from enlist.studies.paper.drawing import drawing, setting_words, trace, warning
 from enlist.studies.paper.gathered import description, shown, write_all
-from enlist.studies.paper.gathered_costs import wall_shares
+from enlist.studies.paper.gathered_costs import cost_of, costs_of, environment, wall_shares
 from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import where
 from enlist.studies.paper.recipes import RECIPES
@@ -365,13 +365,49 @@ def test_the_rule_chooses_what_takes_the_nearest_rounds_and_says_what_it_lacks()
         assert tuple(found) == tried
         assert choices.chosen(found) == near
         distance = pytest.approx((math.log2(52 / 44) + math.log2(61 / 52)) / 2)
-        assert found[near] == (2, 2, distance, (0.8, 0.8))
+        assert found[near] == (2, 2, 2, distance, (0.8, 0.8))
     some = made(
         FULL, keep=lambda setting: setting.dataset != "cifar10" or setting.way != Way(20, "crop-flip")
     )
     assert "images varied (crop-flip) of the 5 of 6 ways that were run;" in tabled.choice_words(some, FULL)
     not_run = [row for row in tabled.choice_rows(some, FULL)[1] if NOT_RUN in row]
     assert [row[:2] for row in not_run] == [["CIFAR-10", Way(20, "crop-flip").words()]]
+
+
+def lacking(way, rounds):
+    """CIFAR-10's runs reach 75% after so many rounds; this way lacks the skewed cell."""
+    return made(
+        FULL,
+        then=taking(rounds),
+        keep=lambda setting: (
+            (setting.dataset, setting.way, setting.partition) != ("cifar10", way, "shards:2")
+        ),
+    )
+
+
+def test_what_lacks_cells_is_out_once_those_cannot_help_it():
+    way = Way(20, "crop-flip")
+    others = {each: 52 for each in choices.tried(FULL, "cifar10")}
+    for own, is_out in (
+        (1000, True),
+        (30, True),
+        (52, False),
+    ):  # arrives nowhere; is far away; could be nearest
+        some = lacking(way, others | {way: own})
+        found = choices.outcomes(some, FULL, "cifar10")
+        assert choices.chosen(found) == Way(10)
+        assert choices.beaten(found) == ({way} if is_out else set())
+        (row,) = [row for row in tabled.choice_rows(some, FULL)[1] if row[:2] == ["CIFAR-10", way.words()]]
+        assert row[2] == f"{int(own < 1000)} of 1 run, of 2"
+        assert row[3] == f"at least {found[way].distance:.3f}"
+        assert ("cannot be chosen any more" in row[-1]) == is_out
+        said = tabled.choice_words(some, FULL)
+        assert ("1 of 6 ways lack cells, but cannot be chosen whatever those come to" in said) == is_out
+        assert ("of the 5 of 6 ways that were run" in said) != is_out
+    # A cell more than all others reach would make it the choice.
+    some = lacking(way, {way: 90})
+    assert choices.beaten(choices.outcomes(some, FULL, "cifar10")) == set()
+    assert "none of the 5 of 6 ways that were run reaches the target" in tabled.choice_words(some, FULL)
 
 
 def test_what_never_arrives_is_not_chosen():
@@ -505,8 +541,12 @@ def test_wall_time_is_shared_as_device_time_is(all_runs):
         each._replace(setting=one.setting._replace(seed=7 + i)) for i, each in enumerate((other, third))
     )
     runs = [one._replace(device_seconds=1.0), other._replace(device_seconds=3.0)]
-    sittings = [Sitting(what, 1, 1.0, 10.0, "here"), Sitting(what, 1, 3.0, 30.0, "there")]
+    sittings = [Sitting(what, 1, 1.0, 10.0, one.device), Sitting(what, 1, 3.0, 30.0, one.device)]
     assert list(wall_shares(Raw(runs), sittings).values()) == [10.0, 30.0]
+    # A slower machine's time is that of its own runs.
+    runs[1] = runs[1]._replace(device="there")
+    elsewhere = [sittings[0], sittings[1]._replace(device="there", wall_seconds=200.0)]
+    assert list(wall_shares(Raw(runs), elsewhere).values()) == [10.0, 200.0]
     unknown = [each._replace(device_seconds=0.0) for each in (one, other, third)]
     assert [*wall_shares(Raw(unknown), sittings[:1]).values()] == pytest.approx([10 / 3] * 3)
 
@@ -516,18 +556,35 @@ def test_the_environment_counts_every_run_once(folder, all_runs):
     environment = json.loads((out / "environment.json").read_text())
     assert environment["runs"] == len(all_runs) == facts["runs"]
     assert environment["device_seconds"] == len(all_runs)
-    assert environment["machines"] == {"formula": {"runs": len(all_runs), "device_seconds": len(all_runs)}}
-    assert environment["recipes"]["fig1"]["runs"] == len(set(RECIPES["fig1"].runs(SMALL)))
-    assert environment["recipes"]["fig1"]["wall_seconds"] is None
-    assert environment["wall_seconds"] == 60
-    assert environment["recipes"]["table1"] == {
-        "runs": 0,
-        "wanted": 0,
+    took = {"runs": len(all_runs), "device_seconds": len(all_runs), "wall_seconds": 60}
+    assert environment["machines"] == {"formula": took}
+    own = len(set(RECIPES["fig1"].runs(SMALL)))
+    assert environment["recipes"]["fig1"] == {
+        "runs": own,
+        "wanted": own,
         "diverged": 0,
-        "device_seconds": 0,
-        "wall_seconds": None,
-        "machines": [],
+        "machines": {"formula": {"runs": own, "device_seconds": own, "wall_seconds": None}},
     }
+    assert environment["wall_seconds"] == 60
+    assert environment["recipes"]["table1"] == {"runs": 0, "wanted": 0, "diverged": 0, "machines": {}}
+
+
+def test_what_recipes_took_is_told_machine_by_machine():
+    settings = list(dict.fromkeys(RECIPES["fig5"].runs(SMALL)))
+    runs = [curve_of(setting)._replace(device_seconds=60.0) for setting in settings]
+    runs[0] = runs[0]._replace(device="a slow one", device_seconds=600.0)
+    took = [Sitting(settings[0].group(), 1, 1.0, 1200.0, "a slow one")]
+    cost = cost_of(RECIPES["fig5"], Raw(runs), took, SMALL)
+    others = len(settings) - 1
+    assert cost.words() == (
+        f"{others + 1} runs: 10.0 device minutes on a slow one, 20.0 of wall time with compiling; "
+        f"{others}.0 device minutes on formula."
+    )
+    table = costs_of(environment(Raw(runs), took, [RECIPES["fig5"]], SMALL))[1]
+    first, second = table[:2]
+    assert first == ["fig5", f"{others + 1}", "0", "a slow one", "1", "10.0", "20.0"]
+    assert second == ["", "", "", "formula", f"{others}", f"{others}.0", "–"]
+    assert [row[3:] for row in table[2:]] == [first[3:], second[3:]]
 
 
 def test_recipes_are_shown_that_were_asked_for_or_are_complete(all_runs):

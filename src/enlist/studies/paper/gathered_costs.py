@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from enlist.report.paper_page import Grid
@@ -11,20 +11,30 @@ from enlist.studies.paper.recipe import Recipe
 from enlist.studies.paper.setting import Scale, Setting
 
 
+class Spent(NamedTuple):
+    """What runs took on one machine.
+
+    Args:
+        wall_seconds: their share of what groups of runs took, compiling and files included; None where not recorded.
+    """
+
+    runs: int
+    device_seconds: float
+    wall_seconds: float | None
+
+
 class Cost(NamedTuple):
     """Of one recipe.
 
     Args:
         wanted: runs that it needs; `runs` of them are there.
-        wall_seconds: its share of what groups of runs took, compiling and files included; None where not recorded.
+        machines: what they took on each.
     """
 
     runs: int
     wanted: int
     diverged: int
-    device_seconds: float
-    wall_seconds: float | None
-    machines: Sequence[str]
+    machines: Mapping[str, Spent]
 
     def words(self) -> str:
         """In a sentence."""
@@ -34,38 +44,49 @@ class Cost(NamedTuple):
         gone = f", {self.diverged} of them diverged" if self.diverged else ""
         if not self.runs:
             return f"{there}."
-        wall = (
-            ""
-            if self.wall_seconds is None
-            else f"; {_minutes(self.wall_seconds)} minutes of wall time, compiling included"
-        )
-        return f"{there}{gone}: {_minutes(self.device_seconds)} device minutes on {', '.join(self.machines)}{wall}."
+        return f"{there}{gone}: {'; '.join(_on(*each) for each in self.machines.items())}."
+
+
+def _on(machine: str, spent: Spent) -> str:
+    device = f"{_minutes(spent.device_seconds)} device minutes on {machine}"
+    if spent.wall_seconds is None:
+        return device
+    return f"{device}, {_minutes(spent.wall_seconds)} of wall time with compiling"
 
 
 def cost_of(recipe: Recipe, raw: Raw, sittings: Sequence[Sitting], scale: Scale) -> Cost:
     """What the runs of a recipe took."""
     wanted = list(dict.fromkeys(recipe.runs(scale)))
     curves = [raw.curves[setting] for setting in wanted if setting in raw.curves]
-    shares = wall_shares(raw, sittings)
-    known = [shares[curve.setting] for curve in curves if curve.setting in shares]
     return Cost(
         len(curves),
         len(wanted),
         sum(curve.status == "diverged" for curve in curves),
-        sum(curve.device_seconds for curve in curves),
-        sum(known) if known and len(known) == len(curves) else None,
-        list(dict.fromkeys(curve.device for curve in curves)),
+        by_machine(curves, wall_shares(raw, sittings)),
     )
 
 
-def wall_shares(raw: Raw, sittings: Sequence[Sitting]) -> dict[Setting, float]:
-    """Of the wall time of groups, by what they are called, each run's share: as its share of their device time."""
+def by_machine(curves: Iterable[Curve], shares: Mapping[Setting, float]) -> dict[str, Spent]:
+    """What runs took, machine by machine."""
     groups: defaultdict[str, list[Curve]] = defaultdict(list)
+    for curve in curves:
+        groups[curve.device].append(curve)
+    found = {}
+    for machine, own in groups.items():
+        known = [shares[curve.setting] for curve in own if curve.setting in shares]
+        wall = sum(known) if len(known) == len(own) else None
+        found[machine] = Spent(len(own), sum(curve.device_seconds for curve in own), wall)
+    return found
+
+
+def wall_shares(raw: Raw, sittings: Sequence[Sitting]) -> dict[Setting, float]:
+    """Of the wall time of groups on a machine, by what they are called, each run's share, by its device time."""
+    groups: defaultdict[tuple[str, str], list[Curve]] = defaultdict(list)
     for curve in raw:
-        groups[curve.setting.group()].append(curve)
-    walls: defaultdict[str, float] = defaultdict(float)
+        groups[curve.setting.group(), curve.device].append(curve)
+    walls: defaultdict[tuple[str, str], float] = defaultdict(float)
     for sitting in sittings:
-        walls[sitting.what] += sitting.wall_seconds
+        walls[sitting.what, sitting.device] += sitting.wall_seconds
     shares = {}
     for what, wall in walls.items():
         total = sum(curve.device_seconds for curve in groups[what])
@@ -80,23 +101,23 @@ def environment(
 ) -> dict[str, Any]:
     """Versions, machines, counts, and seconds by recipe, ready for JSON."""
     curves = list(raw)
-    machines: dict[str, dict[str, Any]] = {}
+    walls: defaultdict[str, float] = defaultdict(float)
+    for sitting in sittings:
+        walls[sitting.device] += sitting.wall_seconds
+    machines = {
+        name: spent._replace(wall_seconds=walls.get(name)) for name, spent in by_machine(curves, {}).items()
+    }
     versions: dict[str, dict[str, Any]] = {}
     for curve in curves:
-        machine = machines.setdefault(curve.device, {"runs": 0, "device_seconds": 0.0})
-        machine["runs"] += 1
-        machine["device_seconds"] += curve.device_seconds
         key = json.dumps(dict(curve.versions), sort_keys=True)
         versions.setdefault(key, {"versions": dict(curve.versions), "runs": 0})["runs"] += 1
-    for machine in machines.values():
-        machine["device_seconds"] = round(machine["device_seconds"], 2)
     return {
         "scale": scale.name,
         "runs": len(curves),
         "diverged": sum(curve.status == "diverged" for curve in curves),
         "device_seconds": round(sum(curve.device_seconds for curve in curves), 2),
-        "wall_seconds": round(sum(sitting.wall_seconds for sitting in sittings), 2),
-        "machines": machines,
+        "wall_seconds": round(sum(walls.values()), 2),
+        "machines": _plain(machines),
         "versions": list(versions.values()),
         "worker_seconds": [{"of": list(key), "seconds": value} for key, value in raw.seconds.items()],
         "recipes": {recipe.name: _facts(cost_of(recipe, raw, sittings, scale)) for recipe in recipes},
@@ -104,30 +125,43 @@ def environment(
 
 
 def _facts(cost: Cost) -> dict[str, Any]:
-    wall = None if cost.wall_seconds is None else round(cost.wall_seconds, 2)
+    return cost._asdict() | {"machines": _plain(cost.machines)}
+
+
+def _plain(machines: Mapping[str, Spent]) -> dict[str, Any]:
     return {
-        "runs": cost.runs,
-        "wanted": cost.wanted,
-        "diverged": cost.diverged,
-        "device_seconds": round(cost.device_seconds, 2),
-        "wall_seconds": wall,
-        "machines": list(cost.machines),
+        name: {
+            "runs": spent.runs,
+            "device_seconds": round(spent.device_seconds, 2),
+            "wall_seconds": None if spent.wall_seconds is None else round(spent.wall_seconds, 2),
+        }
+        for name, spent in machines.items()
     }
 
 
 def costs_of(facts: dict[str, Any]) -> Grid:
-    """The environment's recipes as a table: heads and rows."""
+    """The environment's recipes as a table, a row for each machine: heads and rows."""
     rows = []
     for name, cost in facts["recipes"].items():
         runs = f"{cost['runs']}" if cost["runs"] == cost["wanted"] else f"{cost['runs']} of {cost['wanted']}"
-        wall = "–" if cost["wall_seconds"] is None else _minutes(cost["wall_seconds"])
-        spent = [_minutes(cost["device_seconds"]), wall, ", ".join(cost["machines"]) or "–"]
-        rows.append([name, runs, str(cost["diverged"]), *spent])
-    totals = [_minutes(facts[name]) for name in ("device_seconds", "wall_seconds")]
-    rows.append(
-        ["all runs", str(facts["runs"]), str(facts["diverged"]), *totals, ", ".join(facts["machines"])]
-    )
-    return ["recipe", "runs", "diverged", "device minutes", "wall minutes", "machine"], rows
+        rows += _rows([name, runs, str(cost["diverged"])], cost["machines"])
+    rows += _rows(["all runs", str(facts["runs"]), str(facts["diverged"])], facts["machines"])
+    return ["recipe", "runs", "diverged", "machine", "runs there", "device minutes", "wall minutes"], rows
+
+
+def _rows(first: Sequence[str], machines: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    if not machines:
+        return [[*first, *["–"] * 4]]
+    return [
+        [
+            *(first if number == 0 else [""] * len(first)),
+            name,
+            str(spent["runs"]),
+            _minutes(spent["device_seconds"]),
+            "–" if spent["wall_seconds"] is None else _minutes(spent["wall_seconds"]),
+        ]
+        for number, (name, spent) in enumerate(machines.items())
+    ]
 
 
 def _minutes(seconds: float) -> str:

@@ -185,17 +185,21 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     for dataset, title in DATASETS.items():
         found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
         best, word = choices.chosen(found), "chosen" if scale.name == "full" else "nearest"
+        beaten = choices.beaten(found)
         for way in choices.tried(scale, dataset):
             marks = [name for name, own in ((word, best), ("used here", used)) if own == way]
+            marks += ["cannot be chosen any more"] if way in beaten else []
             measures = [NOT_RUN, "", ""] if way not in found else _measured(found[way])
             rows.append([title, way.words(), *measures, ", ".join(marks)])
     return ["data", "how", "cells that arrive", "distance from the paper", "best of each cell", ""], rows
 
 
 def _measured(outcome: choices.Outcome) -> list[str]:
-    reached, cells, distance, accuracies = outcome
-    lowest, highest = min(accuracies), max(accuracies)
-    return [f"{reached} of {cells}", f"{distance:.3f}", f"{100 * lowest:.1f} to {100 * highest:.1f}%"]
+    lowest, highest = min(outcome.best), max(outcome.best)
+    arrived, distance = f"{outcome.reached} of {outcome.run}", f"{outcome.distance:.3f}"
+    if not outcome.whole:
+        arrived, distance = f"{arrived} run, of {outcome.cells}", f"at least {distance}"
+    return [arrived, distance, f"{100 * lowest:.1f} to {100 * highest:.1f}%"]
 
 
 def choice_words(raw: Raw, scale: Scale) -> str:
@@ -208,14 +212,20 @@ def choice_words(raw: Raw, scale: Scale) -> str:
 
 def _chosen(found: Mapping[Way, choices.Outcome], scale: Scale, dataset: str, title: str) -> str:
     used, tried = scale.ways[dataset].words(), choices.tried(scale, dataset)
-    if not found:
+    whole = [way for way, outcome in found.items() if outcome.whole]
+    if not whole:
         return f"{title}: the runs that choose are not there yet; {used} are used."
-    so_far = f" of the {len(found)} of {len(tried)} ways that were run" if len(found) < len(tried) else ""
     if scale.name != "full":
         return f"{title}: at {scale.name} scale {used} are used, whatever comes out here."
+    open_ways = len(tried) - len(whole) - len(beaten := choices.beaten(found))
+    so_far = f" of the {len(whole)} of {len(tried)} ways that were run" if open_ways else ""
     if (best := choices.chosen(found)) is None:
         return f"{title}: none{so_far} reaches the target; {used} are used."
     said = f"{title}: the rule chooses {best.words()}{so_far}"
+    if beaten and not open_ways:
+        said += (
+            f" ({len(beaten)} of {len(tried)} ways lack cells, but cannot be chosen whatever those come to)"
+        )
     if best == scale.ways[dataset]:
         return f"{said}, as in all other runs here."
     return f"{said}; all other runs here have {used}."
