@@ -17,7 +17,6 @@ from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
 from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace, draw_curves
 from enlist.studies.paper import (
-    choices,
     race,
     raw,
     starts,
@@ -323,107 +322,6 @@ def test_table3_is_complete_and_marks_what_diverged(folder, all_runs):
     assert counts[0][heads.index("η = 1, η_L = 0.1")] == "0 of 8"
 
 
-def test_what_is_chosen_is_shown_with_its_rule(all_runs):
-    _, rows = tabled.choice_rows(all_runs, SMALL)
-    assert [row[:2] for row in rows] == [
-        ["MNIST", "batches of 5"],
-        ["MNIST", "batches of 10"],
-        ["MNIST", "batches of 10, pixels standard, weights start uniform"],
-        ["CIFAR-10", "batches of 5"],
-        ["CIFAR-10", "batches of 10"],
-        ["CIFAR-10", "batches of 10, images varied (crop-flip)"],
-    ]
-    for own in (rows[:3], rows[3:]):
-        assert sum("nearest" in row[-1] for row in own) == 1
-        assert "used here" in own[1][-1]
-    assert tabled.choice_words(all_runs, SMALL).count("at small scale batches of 10 are used") == 2
-    _, full = tabled.choice_rows(made(FULL), FULL)
-    assert sum("chosen" in row[-1] for row in full) == 2
-    said = tabled.choice_words(made(FULL), FULL)
-    assert said.count("rule chooses") == 2
-    assert "that were run" not in said
-    assert tabled.choice_words(Raw([]), SMALL).count("not there yet") == 2
-
-
-def taking(rounds_of_way):
-    """CIFAR-10's runs reach 75% after so many rounds, by how they train, or never."""
-
-    def then(curve):
-        wanted = rounds_of_way.get(curve.setting.way, 1000)
-        accuracy = np.where(curve.round < wanted, 0.5, 0.8)
-        return curve._replace(test_accuracy=accuracy) if curve.setting.dataset == "cifar10" else curve
-
-    return then
-
-
-def test_the_rule_chooses_what_takes_the_nearest_rounds_and_says_what_it_lacks():
-    # The paper took 44 and 61 rounds.
-    tried = choices.tried(FULL, "cifar10")
-    for near in tried:
-        rounds = {way: 52 if way == near else 90 for way in tried}
-        found = choices.outcomes(made(FULL, then=taking(rounds)), FULL, "cifar10")
-        assert tuple(found) == tried
-        assert choices.chosen(found) == near
-        distance = pytest.approx((math.log2(52 / 44) + math.log2(61 / 52)) / 2)
-        assert found[near] == (2, 2, 2, distance, (0.8, 0.8))
-    some = made(
-        FULL, keep=lambda setting: setting.dataset != "cifar10" or setting.way != Way(20, "crop-flip")
-    )
-    assert "images varied (crop-flip) of the 5 of 6 ways that were run;" in tabled.choice_words(some, FULL)
-    not_run = [row for row in tabled.choice_rows(some, FULL)[1] if NOT_RUN in row]
-    assert [row[:2] for row in not_run] == [["CIFAR-10", Way(20, "crop-flip").words()]]
-
-
-def lacking(way, rounds):
-    """CIFAR-10's runs reach 75% after so many rounds; this way lacks the skewed cell."""
-    return made(
-        FULL,
-        then=taking(rounds),
-        keep=lambda setting: (
-            (setting.dataset, setting.way, setting.partition) != ("cifar10", way, "shards:2")
-        ),
-    )
-
-
-def test_what_lacks_cells_is_out_once_those_cannot_help_it():
-    way = Way(20, "crop-flip")
-    others = {each: 52 for each in choices.tried(FULL, "cifar10")}
-    for own, is_out in (
-        (1000, True),
-        (30, True),
-        (52, False),
-    ):  # arrives nowhere; is far away; could be nearest
-        some = lacking(way, others | {way: own})
-        found = choices.outcomes(some, FULL, "cifar10")
-        assert choices.chosen(found) == Way(10)
-        assert choices.beaten(found) == ({way} if is_out else set())
-        (row,) = [row for row in tabled.choice_rows(some, FULL)[1] if row[:2] == ["CIFAR-10", way.words()]]
-        assert row[2] == f"{int(own < 1000)} of 1 run, of 2"
-        assert row[3] == f"at least {found[way].distance:.3f}"
-        assert ("cannot be chosen any more" in row[-1]) == is_out
-        said = tabled.choice_words(some, FULL)
-        assert ("1 of 6 ways lack cells, but cannot be chosen whatever those come to" in said) == is_out
-        assert ("of the 5 of 6 ways that were run" in said) != is_out
-    # A cell more than all others reach would make it the choice.
-    some = lacking(way, {way: 90})
-    assert choices.beaten(choices.outcomes(some, FULL, "cifar10")) == set()
-    assert "none of the 5 of 6 ways that were run reaches the target" in tabled.choice_words(some, FULL)
-
-
-def test_what_never_arrives_is_not_chosen():
-    # By the distance alone 100 rounds that led nowhere would be nearer than 20.
-    found = choices.outcomes(made(FULL, then=taking({Way(10): 20})), FULL, "cifar10")
-    assert found[Way(50)].distance < found[Way(10)].distance
-    assert (choices.chosen(found), found[Way(50)].reached) == (Way(10), 0)
-    nowhere = made(FULL, then=taking({}))
-    assert choices.chosen(choices.outcomes(nowhere, FULL, "cifar10")) is None
-    assert {row[4] for row in tabled.choice_rows(nowhere, FULL)[1] if row[0] == "CIFAR-10"} == {
-        "50.0 to 50.0%"
-    }
-    used = FULL.ways["cifar10"].words()
-    assert f"CIFAR-10: none reaches the target; {used} are used." in tabled.choice_words(nowhere, FULL)
-
-
 def test_first_weights_are_compared_in_table_2s_rows():
     own, shared = starts.runs(FULL), set(table2.runs(FULL))
     assert len(own) == len(set(own)) == 2 * 2 * 2 * 2 * (5 + 3)
@@ -431,7 +329,7 @@ def test_first_weights_are_compared_in_table_2s_rows():
     assert {each.way for each in own if each not in shared} == {Way(10, start="uniform")}
     # Whatever is usual, the other is compared with it.
     scale = FULL._replace(ways=FULL.ways | {"mnist": Way(20, pixels="standard", start="uniform")})
-    assert starts.otherwise(scale).ways["mnist"] == Way(20, pixels="standard", start="he")
+    assert starts.otherwise(scale).ways["mnist"] == Way(20, pixels="standard")
     assert starts.otherwise(starts.otherwise(scale)).ways == scale.ways
 
 
@@ -513,7 +411,7 @@ def test_the_page_is_complete_in_itself(folder):
         "Table 1. ",
         "Table 2. ",
         "Table 3. ",
-        "Batches, pixels, first weights and varied images",
+        "Batches, varied images, pixels and first weights",
     ):
         assert title in body
 

@@ -167,7 +167,7 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     if said := _about(asked, facts["verdicts"]):
         console.print(_table(said))
     if any(recipe.name == "choices" for recipe in asked):
-        console.print(_choices(out, scale))
+        _print_choices(out, scale, console)
     if facts["left_out"]:
         console.print(f"left out: {facts['left_out']} runs in raw/ that no recipe has at {scale.name} scale")
     _print_files(facts["files"], out, console)
@@ -195,22 +195,22 @@ def _table(verdicts: Sequence[dict[str, Any]]) -> Any:
     return table
 
 
-def _choices(out: Path, scale: "Scale") -> Any:
+def _print_choices(out: Path, scale: "Scale", console: Any) -> None:
     """Each way to train that was tried, and what came of it."""
     from rich import box
     from rich.table import Table
 
     from enlist.launch.reproduce import RAW
     from enlist.studies.paper import raw
-    from enlist.studies.paper.tabled import choice_rows
+    from enlist.studies.paper.tabled_choices import choice_grids
 
-    heads, rows = choice_rows(raw.read(out / RAW), scale)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in heads:
-        table.add_column(head)
-    for row in rows:
-        table.add_row(*row)
-    return table
+    for heads, rows in choice_grids(raw.read(out / RAW), scale):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for head in heads:
+            table.add_column(head)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
 
 
 def _print_files(files: Sequence[str], out: Path, console: Any) -> None:

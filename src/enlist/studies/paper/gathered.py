@@ -17,7 +17,7 @@ from enlist.report.paper_page import Exhibit, Grid, Judged, Reproduction, write_
 from enlist.report.paper_tables import Table
 from enlist.report.record import write_whole
 from enlist.studies.paper import raw as metrics
-from enlist.studies.paper import tabled, tabled_costs, tabled_starts
+from enlist.studies.paper import tabled, tabled_choices, tabled_costs, tabled_starts
 from enlist.studies.paper.claims import NOT_RUN, Verdict
 from enlist.studies.paper.drawing import drawing, headline, warning
 from enlist.studies.paper.gathered_costs import cost_of, costs_of, environment
@@ -137,8 +137,8 @@ def _exhibit(
     if recipe.name == "starts":
         grids = [tabled_starts.start_rows(raw, scale)]
     if recipe.name == "choices":
-        grids = [tabled.choice_rows(raw, scale)]
-        about = [*about, tabled.choice_words(raw, scale)]
+        grids = tabled_choices.choice_grids(raw, scale)
+        about = [*about, tabled_choices.choice_words(raw, scale), tabled_choices.beginning_words(raw, scale)]
     cost = cost_of(recipe, raw, sittings, scale)
     return Exhibit(
         recipe.name,

@@ -14,12 +14,13 @@ from enlist.studies.paper.setting import Scale, Setting
 from enlist.studies.paper.table2 import METHODS, ROWS, SKEWS, Row
 
 MODELS = THREE[1:]
-STARTS = {"he": "He's", "uniform": "PyTorch's"}
+# As `Way` has them.
+STARTS = {None: "He's", "uniform": "PyTorch's"}
 
 
-def of(scale: Scale) -> str:
+def of(scale: Scale) -> str | None:
     """The first weights of all other recipes."""
-    return scale.ways["mnist"].start or "he"
+    return scale.ways["mnist"].start
 
 
 def otherwise(scale: Scale) -> Scale:

@@ -1,18 +1,18 @@
 """Tables 1 and 3, and what was chosen where the paper is silent, as plain tables."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table
-from enlist.studies.paper import choices, table3
+from enlist.studies.paper import table3
 from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.raw import Curve, Raw
-from enlist.studies.paper.recipe import DATASETS, MODELS, THREE
-from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale, Way
+from enlist.studies.paper.recipe import MODELS, THREE
+from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale
 from enlist.studies.paper.statistics import GUESSED, ending, rounded
 from enlist.studies.paper.statistics_table3 import Best, best_rates, diverged_by_server_rate
 from enlist.theory import table1 as theory
@@ -177,58 +177,6 @@ def _record(curve: Curve) -> dict[str, Any]:
 def _last(values: np.ndarray) -> float | str:
     known = values[np.isfinite(values)]
     return float(known[-1]) if len(known) else ""
-
-
-def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
-    """Each way to train and how far its rounds are from table 2's: heads and rows."""
-    rows = []
-    for dataset, title in DATASETS.items():
-        found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
-        best, word = choices.chosen(found), "chosen" if scale.name == "full" else "nearest"
-        beaten = choices.beaten(found)
-        for way in choices.tried(scale, dataset):
-            marks = [name for name, own in ((word, best), ("used here", used)) if own == way]
-            marks += ["cannot be chosen any more"] if way in beaten else []
-            measures = [NOT_RUN, "", ""] if way not in found else _measured(found[way])
-            rows.append([title, way.words(), *measures, ", ".join(marks)])
-    return ["data", "how", "cells that arrive", "distance from the paper", "best of each cell", ""], rows
-
-
-def _measured(outcome: choices.Outcome) -> list[str]:
-    lowest, highest = min(outcome.best), max(outcome.best)
-    arrived, distance = f"{outcome.reached} of {outcome.run}", f"{outcome.distance:.3f}"
-    if not outcome.whole:
-        arrived, distance = f"{arrived} run, of {outcome.cells}", f"at least {distance}"
-    return [arrived, distance, f"{100 * lowest:.1f} to {100 * highest:.1f}%"]
-
-
-def choice_words(raw: Raw, scale: Scale) -> str:
-    """What the rule chose, and what is used."""
-    return " ".join(
-        _chosen(choices.outcomes(raw, scale, dataset), scale, dataset, title)
-        for dataset, title in DATASETS.items()
-    )
-
-
-def _chosen(found: Mapping[Way, choices.Outcome], scale: Scale, dataset: str, title: str) -> str:
-    used, tried = scale.ways[dataset].words(), choices.tried(scale, dataset)
-    whole = [way for way, outcome in found.items() if outcome.whole]
-    if not whole:
-        return f"{title}: the runs that choose are not there yet; {used} are used."
-    if scale.name != "full":
-        return f"{title}: at {scale.name} scale {used} are used, whatever comes out here."
-    open_ways = len(tried) - len(whole) - len(beaten := choices.beaten(found))
-    so_far = f" of the {len(whole)} of {len(tried)} ways that were run" if open_ways else ""
-    if (best := choices.chosen(found)) is None:
-        return f"{title}: none{so_far} reaches the target; {used} are used."
-    said = f"{title}: the rule chooses {best.words()}{so_far}"
-    if beaten and not open_ways:
-        said += (
-            f" ({len(beaten)} of {len(tried)} ways lack cells, but cannot be chosen whatever those come to)"
-        )
-    if best == scale.ways[dataset]:
-        return f"{said}, as in all other runs here."
-    return f"{said}; all other runs here have {used}."
 
 
 def rates_words() -> str:

@@ -1,0 +1,95 @@
+"""Pixels and first weights: whether others than the usual come clearly nearer to table 2."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+from enlist.studies.paper.nearness import distance_from, rounds_to_target
+from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE
+from enlist.studies.paper.setting import Scale, Setting, Way
+from enlist.studies.paper.statistics import Difference, PerSeed, averaged, difference, minus
+from enlist.studies.paper.table2 import ROWS, Row
+
+STANDARD, UNIFORM = "standard", "uniform"
+# As `Way` has them: None is the usual.
+PIXELS, STARTS = (None, STANDARD), (None, UNIFORM)
+SEEDS = 3
+# With one seed, so much nearer is clear: as far as two seeds of one way lie apart at most, and some more.
+ONE_SEED = 0.1
+
+
+class Nearness(NamedTuple):
+    """How near a way comes to table 2.
+
+    Args:
+        reached: runs that reach the target, of so many `runs`.
+        distances: from the table's rounds, the mean over cells, by seed; of the seeds that have all cells.
+        gain: how much nearer than the usual it is; None for that itself, and where one of both is not run.
+    """
+
+    way: Way
+    reached: int
+    runs: int
+    distances: PerSeed
+    gain: Difference | None
+
+
+def ways(scale: Scale) -> list[Way]:
+    """Those that are compared, the usual first."""
+    batch = scale.ways["mnist"].batch
+    return [Way(batch, pixels=pixels, start=start) for start, pixels in product(STARTS, PIXELS)]
+
+
+def runs(scale: Scale) -> list[Setting]:
+    """Every way in every cell; those of the way that is used are table 2's."""
+    return [setting for way in ways(scale) for row in cells(scale) for setting in _runs(scale, row, way)]
+
+
+def cells(scale: Scale) -> list[Row]:
+    """The rows of table 2 that are compared; at small scale the 2NN with 10 workers a round."""
+    small = scale.name == "small"
+    models = THREE[1:2] if small else THREE[1:]
+    cohorts = [PARTIAL_COHORT] if small else [PARTIAL_COHORT, FULL_COHORT]
+    return [row for row in ROWS if row.dataset == "mnist" and row.model in models and row.cohort in cohorts]
+
+
+def compared(raw: Raw, scale: Scale) -> list[Nearness]:
+    """Every way beside the usual one."""
+    usual, *_ = all_distances = [_distances(raw, scale, way) for way in ways(scale)]
+    found = []
+    for way, distances in zip(ways(scale), all_distances, strict=True):
+        wanted = [setting for row in cells(scale) for setting in _runs(scale, row, way)]
+        there = [raw.curves[setting] for setting in wanted if setting in raw.curves]
+        reached = sum(rounds_to_target(curve) is not None for curve in there)
+        gain = None if distances is usual else difference(minus(usual, distances), ONE_SEED)
+        found.append(Nearness(way, reached, len(there), distances, gain))
+    return found
+
+
+def chosen(found: Sequence[Nearness]) -> Way | None:
+    """The usual one unless another is clearly nearer; None where they are not all run."""
+    usual, *others = found
+    if any(each.gain is None for each in others):
+        return None
+    nearer = [each for each in others if each.gain and each.gain.sign > 0]
+    return max(nearer, key=lambda each: each.gain.mean if each.gain else 0.0, default=usual).way
+
+
+def _runs(scale: Scale, row: Row, way: Way) -> list[Setting]:
+    own = scale._replace(ways={**scale.ways, "mnist": way})
+    where = {"partition": row.partition, "cohort": row.cohort, "local_epochs": 5, "algorithm": "fedavg"}
+    return [*own.settings("mnist", row.model, seeds=SEEDS, **where)]
+
+
+def _distances(raw: Raw, scale: Scale, way: Way) -> PerSeed:
+    return averaged(
+        [
+            {
+                setting.seed: distance_from(row, raw.curves[setting])
+                for setting in _runs(scale, row, way)
+                if setting in raw.curves
+            }
+            for row in cells(scale)
+        ]
+    )

@@ -1,0 +1,115 @@
+"""What was chosen where the paper is silent, as plain tables and in words."""
+
+from collections.abc import Mapping
+
+from enlist.report.paper_figures import NOT_RUN
+from enlist.report.paper_page import Grid
+from enlist.studies.paper import beginnings, choices
+from enlist.studies.paper.beginnings import Nearness
+from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipe import DATASETS
+from enlist.studies.paper.setting import Scale, Way
+from enlist.studies.paper.starts import STARTS
+from enlist.studies.paper.statistics import mean
+
+USED = "used here"
+PIXELS = {None: "from 0 to 1", beginnings.STANDARD: "standardised"}
+
+
+def choice_grids(raw: Raw, scale: Scale) -> list[Grid]:
+    """All that is compared."""
+    return [choice_rows(raw, scale), beginning_rows(raw, scale)]
+
+
+def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
+    """Each way to train and how far its rounds are from table 2's: heads and rows."""
+    rows = []
+    for dataset, title in DATASETS.items():
+        found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
+        best, word = choices.chosen(found), "chosen" if scale.name == "full" else "nearest"
+        for way in choices.tried(scale, dataset):
+            marks = [name for name, own in ((word, best), (USED, used)) if own and _alike(own, way)]
+            measures = [NOT_RUN, "", ""] if way not in found else _measured(found[way])
+            rows.append([title, way.words(), *measures, ", ".join(marks)])
+    return ["data", "how", "cells that arrive", "distance from the paper", "best of each cell", ""], rows
+
+
+def _measured(outcome: choices.Outcome) -> list[str]:
+    reached, cells, distance, accuracies = outcome
+    lowest, highest = min(accuracies), max(accuracies)
+    return [f"{reached} of {cells}", f"{distance:.3f}", f"{100 * lowest:.1f} to {100 * highest:.1f}%"]
+
+
+def choice_words(raw: Raw, scale: Scale) -> str:
+    """What the rule chose, and what is used."""
+    return " ".join(
+        _chosen(choices.outcomes(raw, scale, dataset), scale, dataset, title)
+        for dataset, title in DATASETS.items()
+    )
+
+
+def _chosen(found: Mapping[Way, choices.Outcome], scale: Scale, dataset: str, title: str) -> str:
+    way, tried = scale.ways[dataset], choices.tried(scale, dataset)
+    used = Way(way.batch, way.augment).words()
+    if not found:
+        return f"{title}: the runs that choose are not there yet; {used} are used."
+    so_far = f" of the {len(found)} of {len(tried)} ways that were run" if len(found) < len(tried) else ""
+    if scale.name != "full":
+        return f"{title}: at {scale.name} scale {used} are used, whatever comes out here."
+    if (best := choices.chosen(found)) is None:
+        return f"{title}: none{so_far} reaches the target; {used} are used."
+    said = f"{title}: the rule chooses {best.words()}{so_far}"
+    if _alike(best, way):
+        return f"{said}, as in all other runs here."
+    return f"{said}; all other runs here have {used}."
+
+
+def _alike(one: Way, other: Way) -> bool:
+    """Whether they have the same batch and vary images alike, which is what this search is about."""
+    return (one.batch, one.augment) == (other.batch, other.augment)
+
+
+def beginning_rows(raw: Raw, scale: Scale) -> Grid:
+    """MNIST's pixels and first weights: heads and rows."""
+    found = beginnings.compared(raw, scale)
+    best = beginnings.chosen(found)
+    word = "chosen" if scale.name == "full" else "would be chosen"
+    rows = []
+    for each in found:
+        marks = [name for name, own in ((word, best), (USED, scale.ways["mnist"])) if own == each.way]
+        names = [PIXELS[each.way.pixels], STARTS[each.way.start]]
+        rows.append([*names, *_nearness(each), ", ".join(marks)])
+    return [
+        "pixels",
+        "first weights",
+        "runs that arrive",
+        "distance from the paper",
+        "nearer than usual by",
+        "",
+    ], rows
+
+
+def _nearness(each: Nearness) -> list[str]:
+    if not each.runs:
+        return [NOT_RUN, "", ""]
+    known = list(each.distances.values())
+    spread = f"{mean(each.distances):.3f} ({min(known):.3f} to {max(known):.3f})" if known else "–"
+    gain = "–" if each.gain is None else f"{each.gain.mean:.3f} (clear above {each.gain.bound:.3f})"
+    return [f"{each.reached} of {each.runs}", spread, gain]
+
+
+def beginning_words(raw: Raw, scale: Scale) -> str:
+    """What the rule chose, and what is used."""
+    used = scale.ways["mnist"]
+    if (best := beginnings.chosen(beginnings.compared(raw, scale))) is None:
+        return f"Pixels and first weights: not all ways are run yet; {_begun(used)} are used."
+    said = f"Pixels and first weights: the rule chooses {_begun(best)}"
+    if scale.name != "full":
+        return f"{said}; at {scale.name} scale {_begun(used)} are used, whatever comes out here."
+    if (best.pixels, best.start) == (used.pixels, used.start):
+        return f"{said}, as in all other runs on MNIST here."
+    return f"{said}; all other runs on MNIST here have {_begun(used)}."
+
+
+def _begun(way: Way) -> str:
+    return f"pixels {PIXELS[way.pixels]} and {STARTS[way.start]} first weights"
