@@ -1,8 +1,6 @@
 """Compressed messages: error feedback against the papers' pseudo-code in NumPy, and nothing changed where nothing is
 left out."""
 
-import doctest
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,6 @@ from test_fedavg import assert_close, layers_of, unequal
 import enlist
 from enlist import Steps, compressed, encoding, models, partition, sampling
 from enlist.algorithms import core, keys, parts
-from enlist.algorithms import encoding as codecs
 from enlist.cost import nbytes
 from enlist.engine.traffic import round_cost
 
@@ -288,12 +285,3 @@ def test_what_makes_no_sense_is_refused():
         compressed(compressed(fedavg(), down=encoding.sign()), down=encoding.sign())
     with pytest.raises(enlist.BadInput, match="topk:131: the vector to send has only 130 entries"):
         run(compressed(fedavg(), up=encoding.topk(131)))
-
-
-def test_the_examples_in_docstrings_are_true():
-    from enlist.algorithms import compressed as module
-
-    for each in (module, codecs):
-        result = doctest.testmod(each)
-        assert result.attempted > 0
-        assert result.failed == 0

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from enlist.studies.paper.catalogue import every
 from enlist.studies.paper.raw import Curve, Raw, seconds_key
-from enlist.studies.paper.recipes import every
 from enlist.studies.paper.setting import Scale, Setting
 
 PARAMETERS = {"logistic": 7_850, "two_nn": 199_210, "cnn": 582_026, "resnet18": 11_173_962}

@@ -7,9 +7,10 @@ import pytest
 from doctored import made
 
 from enlist.report.paper_figures import NOT_RUN
-from enlist.studies.paper import beginnings, choices, starts, table2, tabled_choices
 from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipes import beginnings, choices, starts, table2
 from enlist.studies.paper.setting import FULL, SMALL, Way
+from enlist.studies.paper.shown import tabled_choices
 
 
 @pytest.fixture(scope="module")

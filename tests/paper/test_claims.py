@@ -10,11 +10,12 @@ import doctored
 import numpy as np
 import pytest
 
-from enlist.studies.paper import claims_digits, digits_seen, verdicts
+from enlist.studies.paper.claims import digits, verdicts
+from enlist.studies.paper.claims.verdicts import CLAIMS, FAILS, HOLDS, IN_PART, NOT_RUN
 from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipes.unbalanced import DEALT
 from enlist.studies.paper.setting import FULL, SMALL
-from enlist.studies.paper.unbalanced import DEALT
-from enlist.studies.paper.verdicts import CLAIMS, FAILS, HOLDS, IN_PART, NOT_RUN
+from enlist.studies.paper.statistics import digits_seen
 
 ABOUT_RUNS = range(1, 13)
 EQUAL = "digits:2"
@@ -341,4 +342,4 @@ def test_the_sampler_sees_as_many_digits_as_it_should():
 def test_the_claim_about_digits_follows_from_their_distribution(cohort, expected):
     exact = digits_seen.exactly(10, 10, cohort)
     drawn = {k: float(chance) for k, chance in exact.items()}
-    assert claims_digits.judged_by(exact, drawn, drawn).verdict == expected
+    assert digits.judged_by(exact, drawn, drawn).verdict == expected

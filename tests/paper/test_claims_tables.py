@@ -1,28 +1,20 @@
 """The cells of table 2, the best rates of table 3, and the numbers that verdicts are made of."""
 
-import doctest
 import math
 
 import doctored
 import numpy as np
 import pytest
 
-from enlist.studies.paper import claims, claims_scaffold, digits_seen, statistics, table2, tabled
-from enlist.studies.paper.claims_scaffold import fewer_rounds
+from enlist.studies.paper.catalogue import every
+from enlist.studies.paper.claims.scaffold import fewer_rounds
 from enlist.studies.paper.raw import Raw
-from enlist.studies.paper.recipes import every
+from enlist.studies.paper.recipes import table2
 from enlist.studies.paper.setting import FULL, SMALL
-from enlist.studies.paper.statistics_table2 import table2_cells
-from enlist.studies.paper.statistics_table3 import best_rates, diverged_by_server_rate
-
-
-@pytest.mark.parametrize(
-    "module", [claims, claims_scaffold, digits_seen, statistics], ids=lambda m: m.__name__
-)
-def test_examples_in_docstrings_are_true(module):
-    result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0
+from enlist.studies.paper.shown import tabled
+from enlist.studies.paper.statistics import seeds
+from enlist.studies.paper.statistics.table2 import table2_cells
+from enlist.studies.paper.statistics.table3 import best_rates, diverged_by_server_rate
 
 
 def reaching(rounds, target):
@@ -122,7 +114,7 @@ def test_the_best_rates_have_the_lowest_loss_of_the_grid():
     # By the formula a worker rate of 0.01 with a server rate of 10 is the fastest that does not diverge.
     assert {(each.setting.worker_lr, each.setting.server_lr) for each in best} == {(0.01, 10.0)}
     for each in best:
-        assert each.loss == statistics.ending(raw.curves[each.setting], "train_loss")
+        assert each.loss == seeds.ending(raw.curves[each.setting], "train_loss")
         assert each.loss <= each.paper_loss
         assert (each.tried, each.diverged, each.is_papers) == (6, 1, False)
     assert diverged_by_server_rate(raw, FULL) == {1.0: (0, 324), 10.0: (108, 324)}
@@ -150,22 +142,22 @@ def test_of_rates_that_were_not_all_run_none_is_best():
 def test_rounds_that_a_diverged_run_lacks_count_as_guessing():
     setting = next(s for s in every(FULL) if s.server_lr == 10 and s.worker_lr == 0.1)
     curve = doctored.curve_of(setting)
-    values = statistics.over_rounds(curve, "test_accuracy")
+    values = seeds.over_rounds(curve, "test_accuracy")
     assert len(values) == setting.rounds
     np.testing.assert_array_equal(values[:2], curve.test_accuracy)
     assert (values[2:] == 0.1).all()
-    assert statistics.ending(curve, "train_loss") == pytest.approx(math.log(10))
+    assert seeds.ending(curve, "train_loss") == pytest.approx(math.log(10))
 
 
 def test_a_difference_is_clear_beyond_the_bound_of_students_t():
     # The 95% point of Student's t with 4 degrees of freedom is 2.1318.
     values = {seed: value for seed, value in enumerate([1.0, 2.0, 3.0, 4.0, 5.0])}
-    found = statistics.difference(values)
+    found = seeds.difference(values)
     assert found.mean == 3
     assert found.bound == pytest.approx(2.1318 * math.sqrt(2.5 / 5), rel=1e-4)
     assert found.sign == 1
-    assert statistics.difference({seed: value - 2.9 for seed, value in values.items()}).sign == 0
-    assert statistics.difference({seed: -value for seed, value in values.items()}).sign == -1
-    assert statistics.difference({0: 0.029}).sign == 0
-    assert statistics.difference({0: 0.031}).sign == 1
-    assert statistics.difference({}) is None
+    assert seeds.difference({seed: value - 2.9 for seed, value in values.items()}).sign == 0
+    assert seeds.difference({seed: -value for seed, value in values.items()}).sign == -1
+    assert seeds.difference({0: 0.029}).sign == 0
+    assert seeds.difference({0: 0.031}).sign == 1
+    assert seeds.difference({}) is None

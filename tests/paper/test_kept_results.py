@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from enlist.studies.paper import raw
-from enlist.studies.paper.recipes import RECIPES
+from enlist.studies.paper.catalogue import RECIPES
+from enlist.studies.paper.claims.verdicts import verdicts
 from enlist.studies.paper.setting import FULL
-from enlist.studies.paper.verdicts import verdicts
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "results/paper"

@@ -16,24 +16,18 @@ from enlist.report import paper_bars, paper_figures, paper_tables
 from enlist.report.document import prose
 from enlist.report.paper_bars import Bar, draw_bars
 from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace, draw_curves
-from enlist.studies.paper import (
-    race,
-    raw,
-    starts,
-    table2,
-    table3,
-    tabled,
-    tabled_costs,
-    tabled_starts,
-)
-from enlist.studies.paper.drawing import drawing, setting_words, trace, warning
-from enlist.studies.paper.gathered import description, shown, write_all
-from enlist.studies.paper.gathered_costs import cost_of, costs_of, environment, wall_shares
+from enlist.studies.paper import raw
+from enlist.studies.paper.catalogue import RECIPES
+from enlist.studies.paper.claims.verdicts import verdicts
 from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import where
-from enlist.studies.paper.recipes import RECIPES
+from enlist.studies.paper.recipes import starts, table2, table3
 from enlist.studies.paper.setting import FULL, SMALL, Way
-from enlist.studies.paper.verdicts import verdicts
+from enlist.studies.paper.shown import tabled, tabled_costs, tabled_starts
+from enlist.studies.paper.shown.drawing import drawing, setting_words, trace, warning
+from enlist.studies.paper.shown.gathered import description, shown, write_all
+from enlist.studies.paper.shown.gathered_costs import cost_of, costs_of, environment, wall_shares
+from enlist.studies.paper.statistics import race
 from enlist.theory.table1 import ROWS as THEORY
 
 

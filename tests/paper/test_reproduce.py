@@ -14,8 +14,9 @@ from enlist.errors import BadInput
 from enlist.launch.reproduce import carry_out, points_of, thinned
 from enlist.problem import models
 from enlist.problem.dataset import Dataset
-from enlist.studies.paper import raw, unbalanced
-from enlist.studies.paper.recipes import RECIPES
+from enlist.studies.paper import raw
+from enlist.studies.paper.catalogue import RECIPES
+from enlist.studies.paper.recipes import unbalanced
 from enlist.studies.paper.setting import SCALES, Extent, Scale, Way
 
 TINY = Scale(
@@ -54,7 +55,7 @@ def shrink(patch):
     """Little data, few rounds, and two programs instead of three."""
     patch.setitem(SCALES, "small", TINY)
     patch.setattr("enlist.problem.datasets.load", blots)
-    patch.setattr("enlist.studies.paper.unbalanced.EPOCHS", (1, 5))
+    patch.setattr("enlist.studies.paper.recipes.unbalanced.EPOCHS", (1, 5))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Models of others: each way in learns, what would go wrong silently is refused in one line."""
 
-import doctest
 import hashlib
 import subprocess
 import sys
@@ -336,7 +335,3 @@ def test_neither_library_is_imported_for_what_is_not_its():
         [sys.executable, "-c", code], env={"PYTHONPATH": source, "JAX_PLATFORMS": "cpu"}, text=True
     )
     assert done.returncode == 0
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(adapters).failed == 0

@@ -1,7 +1,5 @@
 """Images varied at random: what can become of one, how often, and that its neighbours have no part in it."""
 
-import doctest
-
 import jax
 import numpy as np
 import pytest
@@ -69,12 +67,6 @@ def test_what_becomes_of_an_image_does_not_depend_on_those_beside_it(change):
     x = np.random.default_rng(0).normal(size=(6, 8, 8, 3)).astype(np.float32)
     key = jax.random.key(5)
     np.testing.assert_array_equal(change(key, x)[:2], change(key, x[:2]))
-
-
-def test_examples_are_true():
-    result = doctest.testmod(augment)
-    assert result.attempted == 2
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 16), (16, 3)])

@@ -1,6 +1,5 @@
 """The layers against XLA's own convolution, flax's group norm and jnp.max, values and gradients."""
 
-import doctest
 import math
 
 import jax
@@ -147,7 +146,3 @@ def test_planes_and_rows_are_undone_by_one_another():
     rows = layers.to_rows(layers.to_planes(x))
     assert rows.shape == (2, 60)
     np.testing.assert_array_equal(rows.reshape(2, 5, 3, 4).transpose(0, 2, 3, 1), x)
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(layers, extraglobs={"jnp": jnp}).failed == 0

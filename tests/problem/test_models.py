@@ -1,6 +1,5 @@
 """The built-in models: sizes, initial weights, losses, refusals, learning."""
 
-import doctest
 import functools
 import math
 
@@ -240,7 +239,3 @@ def test_chance_is_where_logistic_regression_starts():
     params = model.init(jax.random.key(0), jnp.zeros((1, 5)))
     loss = model.loss(model.apply(params, jnp.ones((2, 5))), jnp.array([0, 9]))
     np.testing.assert_allclose(loss, math.log(10.0), rtol=1e-6)
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(models).failed == 0

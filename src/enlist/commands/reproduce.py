@@ -36,7 +36,7 @@ def act(given: dict[str, Any], names: list[str]) -> None:
 
 
 def _recipes(names: Sequence[str]) -> list["Recipe"]:
-    from enlist.studies.paper.recipes import RECIPES
+    from enlist.studies.paper.catalogue import RECIPES
 
     for name in names:
         if name not in RECIPES and name != ALL:
@@ -68,7 +68,7 @@ def _run(recipes: list["Recipe"], named: str, asked: ReproduceOutput) -> None:
 
 
 def _verdicts(names: Sequence[str], named: str | None, asked: ReproduceOutput) -> None:
-    from enlist.studies.paper.recipes import RECIPES
+    from enlist.studies.paper.catalogue import RECIPES
     from enlist.studies.paper.setting import SCALES
 
     if len(names) > 1:
@@ -93,7 +93,7 @@ def _verdicts(names: Sequence[str], named: str | None, asked: ReproduceOutput) -
 def _plan(out: Path) -> tuple[str, list[str]]:
     """The scale of a reproduction, and the recipes that it was made for."""
     from enlist.engine.folder import read_config
-    from enlist.studies.paper.recipes import RECIPES
+    from enlist.studies.paper.catalogue import RECIPES
     from enlist.studies.paper.setting import SCALES
 
     plan = read_config(out / PLAN_FILE)
@@ -155,7 +155,7 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     """Writes figures, tables, verdicts and page, and prints them."""
     from enlist.launch.reproduce import RAW
     from enlist.studies.paper import raw
-    from enlist.studies.paper.gathered import shown, write_all
+    from enlist.studies.paper.shown.gathered import shown, write_all
 
     facts = write_all(out, scale, shown(raw.read(out / RAW), scale, names))
     if as_json:
@@ -202,7 +202,7 @@ def _print_choices(out: Path, scale: "Scale", console: Any) -> None:
 
     from enlist.launch.reproduce import RAW
     from enlist.studies.paper import raw
-    from enlist.studies.paper.tabled_choices import choice_grids
+    from enlist.studies.paper.shown.tabled_choices import choice_grids
 
     for heads, rows in choice_grids(raw.read(out / RAW), scale):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

@@ -3,11 +3,11 @@
 from functools import partial
 from itertools import combinations, product
 
-from enlist.studies.paper.claims import GRADED, Claim, Finding, Part, Verdict, judged, listed, spanned
+from enlist.studies.paper.claims.judging import GRADED, Claim, Finding, Part, Verdict, judged, listed, spanned
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import DEGREES, FULL_COHORT, MODELS, PARTIAL_COHORT, THREE
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import (
+from enlist.studies.paper.statistics.seeds import (
     ACCURACY,
     CLEAR,
     GUESSED,

@@ -4,13 +4,23 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from enlist.studies.paper import starts
-from enlist.studies.paper.claims import GRADED, UNREACHABLE, Claim, Finding, Part, Verdict, judged, spanned
-from enlist.studies.paper.race import Race, costed, raced
+from enlist.studies.paper.claims.judging import (
+    GRADED,
+    UNREACHABLE,
+    Claim,
+    Finding,
+    Part,
+    Verdict,
+    judged,
+    spanned,
+)
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import MODELS
+from enlist.studies.paper.recipes import starts
+from enlist.studies.paper.recipes.table2 import METHODS, NAMES, ROWS, SKEWS, Row, model_of, rows
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import (
+from enlist.studies.paper.statistics.race import Race, costed, raced
+from enlist.studies.paper.statistics.seeds import (
     CLEAR_RATIO,
     ONE_SEED_RATIO,
     PerSeed,
@@ -19,8 +29,7 @@ from enlist.studies.paper.statistics import (
     minus,
     rounded,
 )
-from enlist.studies.paper.statistics_table2 import Cell, cost, row_runs, table2_cells
-from enlist.studies.paper.table2 import METHODS, NAMES, ROWS, SKEWS, Row, model_of, rows
+from enlist.studies.paper.statistics.table2 import Cell, cost, row_runs, table2_cells
 
 SKEWED, CIFAR = "shards:2", "CIFAR-10"
 # Rounds are similar up to this factor, or one round more; clearly more beyond the other.

@@ -1,12 +1,12 @@
 """What first weights do to the rows of table 2, as a plain table."""
 
 from enlist.report.paper_figures import NOT_RUN
-from enlist.studies.paper import starts
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import MODELS
+from enlist.studies.paper.recipes import starts
+from enlist.studies.paper.recipes.table2 import NAMES, SKEWS, Row
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics_table2 import best_accuracy, cell, row_runs
-from enlist.studies.paper.table2 import NAMES, SKEWS, Row
+from enlist.studies.paper.statistics.table2 import best_accuracy, cell, row_runs
 
 METHODS = ("fedavg", "scaffold")
 

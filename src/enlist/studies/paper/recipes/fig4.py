@@ -6,7 +6,7 @@ Found: as with all workers, for the 2NN and the CNN; LR is worse with more of th
 device minutes on one H200.
 """
 
-from enlist.studies.paper.fig3 import over_epochs
 from enlist.studies.paper.recipe import PARTIAL_COHORT
+from enlist.studies.paper.recipes.fig3 import over_epochs
 
 RECIPE = over_epochs("fig4", PARTIAL_COHORT)

@@ -1,6 +1,6 @@
 """All recipes by name, in the order in which they are made."""
 
-from enlist.studies.paper import (
+from enlist.studies.paper.recipes import (
     choices,
     fig1,
     fig2,

@@ -27,12 +27,12 @@ batch counts with its true size.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from enlist.studies.paper import beginnings
-from enlist.studies.paper.nearness import distance_from, rounds_to_target
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import Recipe
+from enlist.studies.paper.recipes import beginnings
+from enlist.studies.paper.recipes.nearness import distance_from, rounds_to_target
+from enlist.studies.paper.recipes.table2 import ROWS, Row, model_of
 from enlist.studies.paper.setting import Scale, Setting, Way
-from enlist.studies.paper.table2 import ROWS, Row, model_of
 
 VARIED = "crop-flip"
 WAYS = {

@@ -17,17 +17,17 @@ from enlist.report.paper_page import Exhibit, Grid, Judged, Reproduction, write_
 from enlist.report.paper_tables import Table
 from enlist.report.record import write_whole
 from enlist.studies.paper import raw as metrics
-from enlist.studies.paper import tabled, tabled_choices, tabled_costs, tabled_starts
-from enlist.studies.paper.claims import NOT_RUN, Verdict
-from enlist.studies.paper.drawing import drawing, headline, warning
-from enlist.studies.paper.gathered_costs import cost_of, costs_of, environment
+from enlist.studies.paper.catalogue import RECIPES, every
+from enlist.studies.paper.claims.judging import NOT_RUN, Verdict
+from enlist.studies.paper.claims.verdicts import verdicts
 from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
-from enlist.studies.paper.recipes import RECIPES, every
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.verdicts import verdicts
+from enlist.studies.paper.shown import tabled, tabled_choices, tabled_costs, tabled_starts
+from enlist.studies.paper.shown.drawing import drawing, headline, warning
+from enlist.studies.paper.shown.gathered_costs import cost_of, costs_of, environment
 
-RAW = "raw"
+RAW, RECIPES_ROOM = "raw", "enlist.studies.paper.recipes"
 VERDICTS_FILE, ENVIRONMENT_FILE = "verdicts.json", "environment.json"
 PAGE_FILE, MARKDOWN_FILE = "report.html", "reproduction.md"
 OWN = ("starts", "unbalanced")
@@ -154,7 +154,7 @@ def _exhibit(
 
 def description(recipe: Recipe) -> list[str]:
     """What a recipe says of itself, in paragraphs; what was found is that of the runs kept in the repository."""
-    own = importlib.import_module(f"{__package__}.{recipe.name}")
+    own = importlib.import_module(f"{RECIPES_ROOM}.{recipe.name}")
     parts = [" ".join(part.split()) for part in inspect.cleandoc(own.__doc__ or "").split("\n\n")]
     return [part.replace("Found:", FOUND, 1) if part.startswith("Found:") else part for part in parts]
 

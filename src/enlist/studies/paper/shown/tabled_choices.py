@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_page import Grid
-from enlist.studies.paper import beginnings, choices
-from enlist.studies.paper.beginnings import Nearness
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import DATASETS
+from enlist.studies.paper.recipes import beginnings, choices
+from enlist.studies.paper.recipes.beginnings import Nearness
+from enlist.studies.paper.recipes.starts import STARTS
 from enlist.studies.paper.setting import Scale, Way
-from enlist.studies.paper.starts import STARTS
-from enlist.studies.paper.statistics import mean
+from enlist.studies.paper.statistics.seeds import mean
 
 USED = "used here"
 PIXELS = {None: "from 0 to 1", beginnings.STANDARD: "standardised"}

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from enlist.studies.paper.raw import Curve, Raw
+from enlist.studies.paper.recipes.table2 import METHODS, TARGETS, Row
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import GUESSED, median, rounded
-from enlist.studies.paper.statistics_table2 import row_runs
-from enlist.studies.paper.table2 import METHODS, TARGETS, Row
+from enlist.studies.paper.statistics.seeds import GUESSED, median, rounded
+from enlist.studies.paper.statistics.table2 import row_runs
 
 # Where a target is missed, rounds are counted to this part of the best accuracy that every run comes to.
 SHARED = 0.99

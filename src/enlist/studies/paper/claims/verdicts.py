@@ -1,19 +1,19 @@
 """What became of the claims that the paper makes in words, each computed from the raw metrics."""
 
-from enlist.studies.paper.claims import FAILS as FAILS
-from enlist.studies.paper.claims import HOLDS as HOLDS
-from enlist.studies.paper.claims import IN_PART as IN_PART
-from enlist.studies.paper.claims import NOT_RUN as NOT_RUN
-from enlist.studies.paper.claims import UNREACHABLE as UNREACHABLE
-from enlist.studies.paper.claims import Verdict as Verdict
-from enlist.studies.paper.claims_digits import sees
-from enlist.studies.paper.claims_images import grows, steps
-from enlist.studies.paper.claims_scaffold import fewer_rounds, twice
-from enlist.studies.paper.claims_skew import compares, converges, slows, suffers
-from enlist.studies.paper.claims_steps import helps, hurts
-from enlist.studies.paper.claims_workers import beats, zigzags
+from enlist.studies.paper.catalogue import RECIPES
+from enlist.studies.paper.claims.digits import sees
+from enlist.studies.paper.claims.images import grows, steps
+from enlist.studies.paper.claims.judging import FAILS as FAILS
+from enlist.studies.paper.claims.judging import HOLDS as HOLDS
+from enlist.studies.paper.claims.judging import IN_PART as IN_PART
+from enlist.studies.paper.claims.judging import NOT_RUN as NOT_RUN
+from enlist.studies.paper.claims.judging import UNREACHABLE as UNREACHABLE
+from enlist.studies.paper.claims.judging import Verdict as Verdict
+from enlist.studies.paper.claims.scaffold import fewer_rounds, twice
+from enlist.studies.paper.claims.skew import compares, converges, slows, suffers
+from enlist.studies.paper.claims.steps import helps, hurts
+from enlist.studies.paper.claims.workers import beats, zigzags
 from enlist.studies.paper.raw import Raw
-from enlist.studies.paper.recipes import RECIPES
 from enlist.studies.paper.setting import Scale
 
 CLAIMS = (

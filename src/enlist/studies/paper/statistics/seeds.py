@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from enlist.studies.paper.claims import Finding
+from enlist.studies.paper.claims.judging import Finding
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.setting import Scale
 

@@ -3,7 +3,7 @@
 import math
 
 from enlist.studies.paper.raw import Curve
-from enlist.studies.paper.table2 import TARGETS, Row
+from enlist.studies.paper.recipes.table2 import TARGETS, Row
 
 
 def rounds_to_target(curve: Curve) -> int | None:

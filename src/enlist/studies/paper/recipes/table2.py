@@ -12,8 +12,8 @@ CIFAR-10.
 
 from typing import Any, NamedTuple
 
-from enlist.studies.paper.fig5 import PARTITIONS
 from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Recipe, on_mnist
+from enlist.studies.paper.recipes.fig5 import PARTITIONS
 from enlist.studies.paper.setting import Scale, Setting
 
 METHODS = ("scaffold", "fedavg")

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from enlist.studies.paper.claims import NOT_RUN, UNREACHABLE
+from enlist.studies.paper.claims.judging import NOT_RUN, UNREACHABLE
 from enlist.studies.paper.raw import Curve, Raw, seconds_key
+from enlist.studies.paper.recipes.table2 import BANDWIDTH, METHODS, ROWS, TARGETS, Row, model_of
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import curves, median
-from enlist.studies.paper.table2 import BANDWIDTH, METHODS, ROWS, TARGETS, Row, model_of
+from enlist.studies.paper.statistics.seeds import curves, median
 
 EPOCHS = 5
 # What counts as the paper's number of rounds: within this factor.

@@ -2,12 +2,12 @@
 
 from itertools import combinations
 
-from enlist.studies.paper.claims import GRADED, Claim, Finding, Part, Verdict, judged, listed
-from enlist.studies.paper.fig5 import COHORTS, PARTITIONS
+from enlist.studies.paper.claims.judging import GRADED, Claim, Finding, Part, Verdict, judged, listed
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, PARTIAL_COHORT
+from enlist.studies.paper.recipes.fig5 import COHORTS, PARTITIONS
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import (
+from enlist.studies.paper.statistics.seeds import (
     ACCURACY,
     CLEAR,
     PerSeed,

@@ -10,8 +10,8 @@ PyTorch's, where the paper has 14; FedAvg takes 16 from both, seed 0, where the 
 """
 
 from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Recipe, on_mnist
+from enlist.studies.paper.recipes.table2 import METHODS, ROWS, SKEWS, Row
 from enlist.studies.paper.setting import Scale, Setting
-from enlist.studies.paper.table2 import METHODS, ROWS, SKEWS, Row
 
 MODELS = THREE[1:]
 # As `Way` has them.

@@ -7,8 +7,8 @@ data they end at 59%, five at 62%, one at 48%; on two shards a worker at 28, 29 
 12 runs, 2 seeds: 8.5 device minutes on one H200.
 """
 
-from enlist.studies.paper.fig5 import PARTITIONS
 from enlist.studies.paper.recipe import EPOCHS, PARTIAL_COHORT, Line, Panel, Recipe, where
+from enlist.studies.paper.recipes.fig5 import PARTITIONS
 from enlist.studies.paper.setting import Scale, Setting
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from enlist.studies.paper.claims import (
+from enlist.studies.paper.claims.judging import (
     GRADED,
     HOLDS,
     IN_PART,
@@ -17,8 +17,9 @@ from enlist.studies.paper.claims import (
 )
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, MODELS, PARTIAL_COHORT, THREE
+from enlist.studies.paper.recipes.unbalanced import DEALT
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.statistics import (
+from enlist.studies.paper.statistics.seeds import (
     ACCURACY,
     CLEAR,
     PerSeed,
@@ -29,7 +30,6 @@ from enlist.studies.paper.statistics import (
     minus,
     per_seed,
 )
-from enlist.studies.paper.unbalanced import DEALT
 
 COHORTS = (FULL_COHORT, PARTIAL_COHORT)
 DEGREES = (5, 1)

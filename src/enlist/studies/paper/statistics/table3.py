@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from enlist.studies.paper.raw import Curve, Raw
+from enlist.studies.paper.recipes.table3 import runs as grid_runs
 from enlist.studies.paper.setting import Scale, Setting
-from enlist.studies.paper.statistics import ending
-from enlist.studies.paper.table3 import runs as grid_runs
+from enlist.studies.paper.statistics.seeds import ending
 
 
 class Best(NamedTuple):

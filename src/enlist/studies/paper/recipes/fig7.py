@@ -9,6 +9,6 @@ Found: no run comes to 75% in 100 rounds; to what all runs come to, SCAFFOLD tak
 """
 
 from enlist.studies.paper.recipe import Recipe
-from enlist.studies.paper.table2 import cifar_runs
+from enlist.studies.paper.recipes.table2 import cifar_runs
 
 RECIPE = Recipe("fig7", "CIFAR-10: seconds of computing and of sending to 75%", cifar_runs, timed=True)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace
-from enlist.studies.paper import fig5
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import MODELS, PARTIAL_COHORT, Line, Panel, Recipe
+from enlist.studies.paper.recipes import fig5
 from enlist.studies.paper.setting import Scale, Setting
-from enlist.studies.paper.statistics_table2 import ceiling
-from enlist.studies.paper.statistics_table3 import best_of, best_rates
+from enlist.studies.paper.statistics.table2 import ceiling
+from enlist.studies.paper.statistics.table3 import best_of, best_rates
 
 NOTES = "Line: mean over seeds. Band: lowest to highest seed."
 DIVERGED_NOTE = "Cross: a seed diverged there; the line goes on as the mean of the others, if any."

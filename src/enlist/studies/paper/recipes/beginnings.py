@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from enlist.studies.paper.nearness import distance_from, rounds_to_target
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE
+from enlist.studies.paper.recipes.nearness import distance_from, rounds_to_target
+from enlist.studies.paper.recipes.table2 import ROWS, Row
 from enlist.studies.paper.setting import Scale, Setting, Way
-from enlist.studies.paper.statistics import Difference, PerSeed, averaged, difference, minus
-from enlist.studies.paper.table2 import ROWS, Row
+from enlist.studies.paper.statistics.seeds import Difference, PerSeed, averaged, difference, minus
 
 STANDARD, UNIFORM = "standard", "uniform"
 # As `Way` has them: None is the usual.

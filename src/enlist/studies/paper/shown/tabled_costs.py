@@ -5,16 +5,16 @@ from typing import Any
 from enlist.report.paper_bars import Bar
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table, latex_cell
-from enlist.studies.paper import table2
-from enlist.studies.paper.drawing import setting_words, warning
-from enlist.studies.paper.fig5 import PARTITIONS
-from enlist.studies.paper.race import SHARED, Race, costed
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import DATASETS, MODELS
+from enlist.studies.paper.recipes import table2
+from enlist.studies.paper.recipes.fig5 import PARTITIONS
+from enlist.studies.paper.recipes.table2 import BANDWIDTH, METHODS, NAMES, TARGETS, Row
 from enlist.studies.paper.setting import Scale, Setting, Way
-from enlist.studies.paper.statistics import rounded
-from enlist.studies.paper.statistics_table2 import CLOSE, Cell, best_accuracy, cost, row_runs, table2_cells
-from enlist.studies.paper.table2 import BANDWIDTH, METHODS, NAMES, TARGETS, Row
+from enlist.studies.paper.shown.drawing import setting_words, warning
+from enlist.studies.paper.statistics.race import SHARED, Race, costed
+from enlist.studies.paper.statistics.seeds import rounded
+from enlist.studies.paper.statistics.table2 import CLOSE, Cell, best_accuracy, cost, row_runs, table2_cells
 
 SPLITS = {**table2.SKEWS, **PARTITIONS}
 PRINTED = ("rounds", "MiB", "seconds")

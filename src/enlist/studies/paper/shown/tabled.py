@@ -8,13 +8,13 @@ import numpy as np
 
 from enlist.report.paper_figures import NOT_RUN
 from enlist.report.paper_tables import Table
-from enlist.studies.paper import table3
-from enlist.studies.paper.drawing import warning
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import MODELS, THREE
+from enlist.studies.paper.recipes import table3
 from enlist.studies.paper.setting import SERVER_LR, WORKER_LR, Scale
-from enlist.studies.paper.statistics import GUESSED, ending, rounded
-from enlist.studies.paper.statistics_table3 import Best, best_rates, diverged_by_server_rate
+from enlist.studies.paper.shown.drawing import warning
+from enlist.studies.paper.statistics.seeds import GUESSED, ending, rounded
+from enlist.studies.paper.statistics.table3 import Best, best_rates, diverged_by_server_rate
 from enlist.theory import table1 as theory
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from enlist.studies.paper.claims import FAILS, HOLDS, IN_PART, Claim, Verdict
-from enlist.studies.paper.digits_seen import DEALS, DIGITS, ROUNDS, exactly, measured
+from enlist.studies.paper.claims.judging import FAILS, HOLDS, IN_PART, Claim, Verdict
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import PARTIAL_COHORT
 from enlist.studies.paper.setting import WORKERS, Scale
+from enlist.studies.paper.statistics.digits_seen import DEALS, DIGITS, ROUNDS, exactly, measured
 
 # What the paper names, how often that would have to be, and how often a digit would have to be missing.
 NAMED, LIKELY, NEARLY_ALWAYS = (4, 5), 0.5, 0.95
