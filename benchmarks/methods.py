@@ -85,7 +85,7 @@ def algorithm(name: str) -> Any:
     from enlist.launch.compare import read_methods
     from enlist.launch.methods import algorithm
     from enlist.options import unflatten
-    from enlist.study_options import CompareOptions
+    from enlist.options.study import CompareOptions
 
     (typed,) = read_methods(unflatten(CompareOptions, {"algorithms": name}))
     return algorithm(*typed.candidates[0])

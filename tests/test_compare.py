@@ -12,9 +12,9 @@ import enlist
 from enlist.cli import main
 from enlist.launch.compare import read_methods
 from enlist.options import unflatten
-from enlist.report.comparison_files import folder_name
+from enlist.options.study import CompareOptions
+from enlist.report.comparison.files import folder_name
 from enlist.studies.contest import score
-from enlist.study_options import CompareOptions
 
 PROBLEM = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20"
 COMPARE = (

@@ -14,7 +14,7 @@ from enlist.cli import COMMANDS, main
 from enlist.errors import BadInput
 from enlist.launch.run import launch
 from enlist.options import HostOptions, OutputOptions, RunOptions, Settings, flatten, unflatten
-from enlist.study_options import SweepOptions
+from enlist.options.study import SweepOptions
 from enlist.words import kept, kept_several, kinds, typed, typed_several
 
 BASE = "--dataset digits --model logistic --workers 20 --cohort 4 --local-epochs 1 --batch 20 --rounds 2 --devices 1"

@@ -12,9 +12,9 @@ import enlist as enlist_api
 from enlist.cli import main
 from enlist.cost import RoundCost
 from enlist.errors import BadInput
-from enlist.plan_options import counts
+from enlist.options.plan import counts
 from enlist.problem.quadratic import quadratic
-from enlist.report import plan_words
+from enlist.report.plan import words as plan_words
 from enlist.theory.advice import advice, answers
 from enlist.theory.bounds import bound
 from enlist.theory.conditions import Constants, Rates

@@ -14,9 +14,10 @@ import enlist as enlist_api
 from enlist.cli import main
 from enlist.launch.speedup import launch_speedup
 from enlist.options import unflatten
-from enlist.report import speedup_page, speedup_words
-from enlist.report.speedup_picture import picture
-from enlist.speedup_options import SpeedupOptions
+from enlist.options.speedup import SpeedupOptions
+from enlist.report.speedup import page as speedup_page
+from enlist.report.speedup import words as speedup_words
+from enlist.report.speedup.picture import picture
 from enlist.studies import speedup as study
 from enlist.studies.rounds_needed import Needed, Search, never_rising, smallest
 from enlist.studies.slopes import drawn, least_values, slope

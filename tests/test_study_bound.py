@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from enlist.cli import main
-from enlist.report import bound_page
+from enlist.report.bound import page as bound_page
 from enlist.studies import bound_holds as study
 from enlist.studies.bound_holds import Grid, Setting, Variant, judged, least_mean
 from enlist.studies.cross_term import STATED, expected_factor

@@ -62,7 +62,7 @@ def without_times(folder):
 def points(words):
     """The runs of what is typed."""
     from enlist.commands import sweep
-    from enlist.study_options import SweepOptions
+    from enlist.options.study import SweepOptions
 
     given = sweep.read(SweepOptions, shlex.split(words))[0]
     seeds = given.pop("seeds", None)

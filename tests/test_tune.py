@@ -14,14 +14,14 @@ import yaml
 import enlist
 from enlist.cli import main
 from enlist.engine.together import simulate_each
+from enlist.options.tune import rates
 from enlist.problem.models import Model
 from enlist.report.record import RunRecord
-from enlist.report.sweep import Measure
-from enlist.report.tune import Cost, Entry, Rung, Tuned, ranked
-from enlist.report.tune_files import write_all
+from enlist.report.sweep.outcome import Measure
+from enlist.report.tune.files import write_all
+from enlist.report.tune.outcome import Cost, Entry, Rung, Tuned, ranked
 from enlist.studies import climb
 from enlist.studies.halving import lengths, sizes
-from enlist.tune_options import rates
 
 # One device, so that processes and tests share what is compiled.
 PROBLEM = "--dataset digits --model logistic --workers 20 --cohort 4 --batch 20 --devices 1 --execution batch"

@@ -27,16 +27,16 @@ from enlist.commands import (
 from enlist.commands.data import DataOptions
 from enlist.commands.report import ReportOptions
 from enlist.commands.shared import stop
-from enlist.deploy_options import DeployRunOptions, InitOptions, LocalOptions, ServerOptions, WorkerOptions
 from enlist.errors import BadInput, EnlistError, unknown
 from enlist.options import RunOptions
-from enlist.plan_options import PlanOptions
-from enlist.project_options import BoundStudyOptions
-from enlist.reproduce_options import ReproduceOptions
-from enlist.speedup_options import SpeedupOptions
-from enlist.study_options import CompareOptions, SweepOptions
-from enlist.theory_options import BoundOptions
-from enlist.tune_options import TuneOptions
+from enlist.options.deploy import DeployRunOptions, InitOptions, LocalOptions, ServerOptions, WorkerOptions
+from enlist.options.plan import PlanOptions
+from enlist.options.project import BoundStudyOptions
+from enlist.options.reproduce import ReproduceOptions
+from enlist.options.speedup import SpeedupOptions
+from enlist.options.study import CompareOptions, SweepOptions
+from enlist.options.theory import BoundOptions
+from enlist.options.tune import TuneOptions
 from enlist.words import typed
 
 

@@ -18,7 +18,6 @@ from enlist.deploy.job import Job
 from enlist.deploy.messages import packed
 from enlist.deploy.server_app import serve
 from enlist.deploy.worker_app import answer
-from enlist.deploy_options import ExchangeOptions
 from enlist.engine import traffic
 from enlist.engine.folder import RunFolder
 from enlist.engine.run import Run
@@ -26,6 +25,7 @@ from enlist.engine.undertaking import DEPLOYMENT
 from enlist.launch.problem import cohort, deal
 from enlist.launch.run import complete_config, launch
 from enlist.options import OutputOptions, RunOptions, unflatten
+from enlist.options.deploy import ExchangeOptions
 
 # The smallest problem that there is, and one way of computing it for all.
 SMALL = {"dataset": "digits", "workers": 5, "cohort": 2, "rounds": 3, "model": "logistic"}

@@ -9,9 +9,9 @@ import pytest
 
 from enlist.cli import main
 from enlist.deploy import environment, place
-from enlist.deploy_options import DeployRunOptions, ExchangeOptions, LocalOptions
 from enlist.errors import BadInput
 from enlist.options import flatten
+from enlist.options.deploy import DeployRunOptions, ExchangeOptions, LocalOptions
 from enlist.words import kept
 
 

@@ -15,10 +15,10 @@ from enlist.deploy import job as jobs
 from enlist.deploy.app_folder import PACKAGE, make_app
 from enlist.deploy.operate import Asked, Seen, in_words, kept_exchange, prepare
 from enlist.deploy.place import ServerPlace
-from enlist.deploy_options import DeployRunOptions
 from enlist.engine.folder import RunFolder
 from enlist.errors import BadInput, EnlistError
 from enlist.options import unflatten
+from enlist.options.deploy import DeployRunOptions
 
 WORKERS = 5
 SMALL = {"dataset": "digits", "cohort": 2, "rounds": 3, "model": "logistic"}

@@ -13,7 +13,7 @@ import enlist
 from enlist import Steps, models, partition, sampling
 from enlist.cli import main
 from enlist.engine.folder import RunFolder, read_config
-from enlist.report.sweep_files import GRID_FILE
+from enlist.report.sweep.files import GRID_FILE
 
 ROUNDS = 4
 

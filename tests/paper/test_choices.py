@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from doctored import made
 
-from enlist.report.paper_figures import NOT_RUN
+from enlist.report.paper.figures import NOT_RUN
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipes import beginnings, choices, table2
 from enlist.studies.paper.setting import FULL, SMALL, Way

@@ -12,10 +12,12 @@ from doctored import curve_of, made
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.legend import Legend
 
-from enlist.report import paper_bars, paper_figures, paper_tables
 from enlist.report.document import prose
-from enlist.report.paper_bars import Bar, draw_bars
-from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace, draw_curves
+from enlist.report.paper import bars as paper_bars
+from enlist.report.paper import figures as paper_figures
+from enlist.report.paper import tables as paper_tables
+from enlist.report.paper.bars import Bar, draw_bars
+from enlist.report.paper.figures import NOT_RUN, Column, Drawing, Trace, draw_curves
 from enlist.studies.paper import raw
 from enlist.studies.paper.catalogue import RECIPES
 from enlist.studies.paper.claims.verdicts import verdicts

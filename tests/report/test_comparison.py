@@ -14,11 +14,10 @@ import pytest
 from rich.console import Console
 from test_report import Loads, browser, picture  # noqa: F401
 
-from enlist.report.bands import band, charts, figure, split
-from enlist.report.comparison import Comparison, Contender, outcomes, resolution, summary
-from enlist.report.comparison_page import write_page
-from enlist.report.record import RunRecord
-from enlist.report.standings import (
+from enlist.report.comparison.bands import band, charts, figure, split
+from enlist.report.comparison.outcome import Comparison, Contender, outcomes, resolution, summary
+from enlist.report.comparison.page import write_page
+from enlist.report.comparison.standings import (
     cost_text,
     goal_words,
     latex_text,
@@ -31,6 +30,7 @@ from enlist.report.standings import (
     write_latex,
     write_seeds_csv,
 )
+from enlist.report.record import RunRecord
 
 NASTY = "fed<b>avg</b>+mu=0.1 & 50% [red]a_b[/red] $x$ #{~^\\} </script>"
 SHARED = {"dataset": "mnist", "model": "two_nn", "algorithm": "fedavg", "worker_lr": 0.1, "rounds": 10}

@@ -15,10 +15,10 @@ from test_report import Loads, browser, picture  # noqa: F401
 
 from enlist.report.heatmap import MOST_PANELS, cell_words, write_picture
 from enlist.report.record import RunRecord
-from enlist.report.sweep import Sweep, Swept, axes_of, folder_names, label
-from enlist.report.sweep_files import left, load, write_all
-from enlist.report.sweep_page import map_chart, write_page
-from enlist.report.sweep_tables import cell_remark, edges, spread_text, terminal_table
+from enlist.report.sweep.files import left, load, write_all
+from enlist.report.sweep.outcome import Sweep, Swept, axes_of, folder_names, label
+from enlist.report.sweep.page import map_chart, write_page
+from enlist.report.sweep.tables import cell_remark, edges, spread_text, terminal_table
 
 NASTY = "<b>a</b> & 50% [red]b_c[/red] $x$ </script>"
 

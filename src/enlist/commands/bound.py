@@ -10,7 +10,7 @@ from enlist.commands.shared import no_loose_words, print_json
 from enlist.errors import BadInput
 from enlist.limits import LEAST_RATE
 from enlist.options import flatten, unflatten
-from enlist.theory_options import BoundOptions, RoundOptions
+from enlist.options.theory import BoundOptions, RoundOptions
 
 if TYPE_CHECKING:
     from enlist.theory.bounds import Bound

@@ -13,7 +13,7 @@ from enlist.commands.shared import (
     stop,
     unused,
 )
-from enlist.study_options import CompareOptions
+from enlist.options.study import CompareOptions
 
 
 def act(given: dict[str, Any], loose: list[str]) -> None:
@@ -40,7 +40,7 @@ def act(given: dict[str, Any], loose: list[str]) -> None:
 
 def show(comparison: Any, out: Path, as_json: bool) -> None:
     """Draws the comparison's pictures and page, writes its tables and prints its outcome."""
-    from enlist.report.comparison_files import print_outcome, write_all
+    from enlist.report.comparison.files import print_outcome, write_all
 
     facts = write_all(comparison, out)
     if as_json:

@@ -9,9 +9,9 @@ from typing import Any
 
 from enlist.commands.run import show
 from enlist.commands.shared import hush, no_loose_words, plain_name, quiet, read_options, stop, unused
-from enlist.deploy_options import DeployRunOptions, InitOptions, LocalOptions, ServerOptions, WorkerOptions
 from enlist.errors import BadInput
 from enlist.options import unflatten
+from enlist.options.deploy import DeployRunOptions, InitOptions, LocalOptions, ServerOptions, WorkerOptions
 
 MOST_SHOWN = 20
 # Enough to see that it works: every round takes seconds, since Flower starts a process for each message.

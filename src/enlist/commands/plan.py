@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from enlist.commands.shared import hush, is_live, no_loose_words, print_json, quiet, read_options, unused
-from enlist.plan_options import PlanOptions
+from enlist.options.plan import PlanOptions
 
 
 def act(given: dict[str, Any], loose: list[str]) -> None:
@@ -37,7 +37,7 @@ def show(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = 
         source: the plan.json that it is made anew from.
     """
     from enlist.report.again import drawn
-    from enlist.report.plan_files import print_outcome, write_all
+    from enlist.report.plan.files import print_outcome, write_all
 
     drawn(lambda place: write_all(facts, place), out, source)
     if as_json:

@@ -53,14 +53,12 @@ def act(given: dict[str, Any], folders: list[str]) -> None:
 
 def _held(folder: Path) -> Held | None:
     """What a folder holds, if that is no run; two things in one folder are nothing to make a page of."""
-    from enlist.report import (
-        bound_page,
-        comparison_files,
-        plan_files,
-        speedup_page,
-        sweep_files,
-        tune_files,
-    )
+    from enlist.report.bound import page as bound_page
+    from enlist.report.comparison import files as comparison_files
+    from enlist.report.plan import files as plan_files
+    from enlist.report.speedup import page as speedup_page
+    from enlist.report.sweep import files as sweep_files
+    from enlist.report.tune import files as tune_files
 
     found = []
     if (swept := sweep_files.load(folder)) is not None:

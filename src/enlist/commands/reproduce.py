@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from enlist.commands.shared import hush, is_live, print_json, quiet, stop, unused
 from enlist.errors import BadInput, unknown
 from enlist.options import unflatten
-from enlist.reproduce_options import ReproduceExtent, ReproduceOutput
+from enlist.options.reproduce import ReproduceExtent, ReproduceOutput
 
 if TYPE_CHECKING:
     from enlist.launch.problem import Load

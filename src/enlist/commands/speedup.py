@@ -16,7 +16,7 @@ from enlist.commands.shared import (
 )
 from enlist.errors import BadInput
 from enlist.options import HASHES, unflatten
-from enlist.speedup_options import SpeedupOptions
+from enlist.options.speedup import SpeedupOptions
 from enlist.words import kept
 
 
@@ -30,7 +30,7 @@ def act(given: dict[str, Any], loose: list[str]) -> None:
     hush()
     from enlist.launch.run import check_folder
     from enlist.launch.speedup import launch_speedup
-    from enlist.report.speedup_page import PLAN_FILE
+    from enlist.report.speedup.page import PLAN_FILE
 
     if resume is None:
         check_folder(out)
@@ -46,7 +46,7 @@ def act(given: dict[str, Any], loose: list[str]) -> None:
 
 def show(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = None) -> None:
     """See `show_study`."""
-    from enlist.report import speedup_page
+    from enlist.report.speedup import page as speedup_page
 
     show_study(speedup_page, facts, out, as_json, source)
 
@@ -54,7 +54,7 @@ def show(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = 
 def _begun(given: dict[str, Any]) -> tuple[SpeedupOptions, dict[str, Any]]:
     """The study that is gone on with, of which nothing can change; and what its file says of other files."""
     from enlist.engine.folder import read_config
-    from enlist.report.speedup_page import PLAN_FILE
+    from enlist.report.speedup.page import PLAN_FILE
 
     folder = Path(given["resume"])
     if more := next((name for name in given if name not in ("resume", "json")), None):

@@ -14,7 +14,7 @@ from enlist.commands.shared import (
     unused,
 )
 from enlist.options import flatten, unflatten
-from enlist.project_options import BoundStudyOptions
+from enlist.options.project import BoundStudyOptions
 
 
 def bound(given: dict[str, Any], loose: list[str]) -> None:
@@ -38,7 +38,7 @@ def bound(given: dict[str, Any], loose: list[str]) -> None:
 
 def show_bound(facts: dict[str, Any], out: Path, as_json: bool, source: Path | None = None) -> None:
     """See `show_study`."""
-    from enlist.report import bound_page
+    from enlist.report.bound import page as bound_page
 
     show_study(bound_page, facts, out, as_json, source)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from enlist.commands.shared import hush, is_live, no_loose_words, print_json, quiet, stop, unused
 from enlist.errors import BadInput
-from enlist.study_options import GridOptions, SweepOutput
+from enlist.options.study import GridOptions, SweepOutput
 from enlist.words import typed_several
 
 # Options whose values hold commas of their own, and options that have one value.
@@ -28,7 +28,7 @@ def act(given: dict[str, list[Any]], loose: list[str]) -> None:
     out = Path(asked.get("resume") or asked.get("out") or unused("sweep"))
     hush()
     from enlist.launch.sweep import launch_sweep
-    from enlist.report.sweep_files import GRID_FILE
+    from enlist.report.sweep.files import GRID_FILE
 
     try:
         with quiet(as_json):
@@ -48,7 +48,7 @@ def act(given: dict[str, list[Any]], loose: list[str]) -> None:
 
 def show(sweep: Any, out: Path, as_json: bool) -> None:
     """Draws the sweep's picture and page, writes its tables and prints its outcome."""
-    from enlist.report.sweep_files import print_outcome, write_all
+    from enlist.report.sweep.files import print_outcome, write_all
 
     facts = write_all(sweep, out)
     if as_json:
@@ -62,7 +62,7 @@ def show(sweep: Any, out: Path, as_json: bool) -> None:
 def _resumed(given: dict[str, list[Any]]) -> Any:
     """The grid of the sweep that is gone on with: nothing of it can change."""
     from enlist.launch.grid import checked, read_grid
-    from enlist.report.sweep_files import GRID_FILE
+    from enlist.report.sweep.files import GRID_FILE
 
     folder = Path(given["resume"][-1])
     if more := next((name for name in given if name not in ("resume", "json", "tensorboard")), None):

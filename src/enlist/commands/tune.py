@@ -6,7 +6,7 @@ from typing import Any
 
 from enlist.commands.shared import hush, is_live, no_loose_words, print_json, quiet, stop, unused
 from enlist.errors import BadInput
-from enlist.tune_options import TuneOutput
+from enlist.options.tune import TuneOutput
 from enlist.words import kinds, typed_several
 
 SEVERAL = ("local_epochs", "local_steps")
@@ -26,7 +26,7 @@ def act(given: dict[str, list[Any]], loose: list[str]) -> None:
     file = _file(given, output)
     hush()
     from enlist.launch.tune import asked_for, launch_tune
-    from enlist.report.tune_files import PLAN_FILE
+    from enlist.report.tune.files import PLAN_FILE
 
     try:
         with quiet(as_json):
@@ -45,7 +45,7 @@ def show(tuned: Any, out: Path, as_json: bool, source: Path | None = None) -> No
         source: the tune.json that it is made anew from.
     """
     from enlist.report.again import drawn
-    from enlist.report.tune_files import print_outcome, write_all
+    from enlist.report.tune.files import print_outcome, write_all
 
     facts = drawn(lambda place: write_all(tuned, place), out, source)
     if as_json:
@@ -58,7 +58,7 @@ def show(tuned: Any, out: Path, as_json: bool, source: Path | None = None) -> No
 
 def _file(given: dict[str, list[Any]], output: dict[str, Any]) -> Path | None:
     """The file beneath what was typed: of the tune that is gone on with nothing can change."""
-    from enlist.report.tune_files import PLAN_FILE
+    from enlist.report.tune.files import PLAN_FILE
 
     if (resume := output.get("resume")) is None:
         return None if output.get("config") is None else Path(output["config"])

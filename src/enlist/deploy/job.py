@@ -9,11 +9,11 @@ from typing import Any
 from enlist import __version__, own_file
 from enlist.algorithms.core import Algorithm, data_and_schedules
 from enlist.algorithms.work import LocalWork
-from enlist.deploy_options import ExchangeOptions
 from enlist.errors import BadInput
 from enlist.launch import methods
 from enlist.launch.problem import model
 from enlist.options import RunOptions, unflatten
+from enlist.options.deploy import ExchangeOptions
 from enlist.problem.models import Model
 
 NAME = "job.json"

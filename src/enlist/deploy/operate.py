@@ -17,7 +17,6 @@ from enlist.deploy.job import Job
 from enlist.deploy.ledger import EVENTS, parsed
 from enlist.deploy.place import ServerPlace
 from enlist.deploy.server_app import ENDED, STATUS
-from enlist.deploy_options import DeployRunOptions, ExchangeOptions, LocalOptions
 from enlist.engine import fit, platform
 from enlist.engine.folder import RunFolder
 from enlist.engine.progress import metric_words
@@ -28,6 +27,7 @@ from enlist.launch import methods
 from enlist.launch.problem import cohort, file_hashes, model
 from enlist.launch.run import check_folder, check_names, complete_config
 from enlist.options import OutputOptions, RunOptions
+from enlist.options.deploy import DeployRunOptions, ExchangeOptions, LocalOptions
 from enlist.participation import recorded
 
 # Starts of the server app in a row without a new round, after which there is no sense in another.

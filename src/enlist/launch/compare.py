@@ -21,13 +21,13 @@ from enlist.launch.problem import check_work, cohort, deal, file_hashes, model
 from enlist.launch.run import check_folder, check_names, complete_config, memory_explained
 from enlist.limits import numbers
 from enlist.options import AlgorithmOptions, MethodOptions, RunOptions, flatten
+from enlist.options.study import CompareOptions, CompareOutput
 from enlist.participation.sampling import Sampling
 from enlist.problem import datasets
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model, accuracy
-from enlist.report.comparison import Comparison
+from enlist.report.comparison.outcome import Comparison
 from enlist.studies.contest import Candidate, Entrant, Plan, contest, short_run
-from enlist.study_options import CompareOptions, CompareOutput
 from enlist.words import typed
 
 

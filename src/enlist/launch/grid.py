@@ -11,7 +11,7 @@ from enlist.engine.folder import read_config
 from enlist.errors import BadInput
 from enlist.limits import MOST_SEEDS
 from enlist.options import HASHES, RunOptions, flatten
-from enlist.report.sweep import SEED, axes_of, label, word
+from enlist.report.sweep.outcome import SEED, axes_of, label, word
 from enlist.words import kept, kept_several
 
 MOST_RUNS = 10_000

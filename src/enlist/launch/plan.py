@@ -17,8 +17,8 @@ from enlist.launch.problem import check_work, cohort, deal, file_hashes, model
 from enlist.launch.run import check_folder, check_names, complete_config, memory_explained
 from enlist.limits import MOST
 from enlist.options import RunOptions
-from enlist.plan_options import PlanOptions
-from enlist.report.plan_words import CONFIG_FILE
+from enlist.options.plan import PlanOptions
+from enlist.report.plan.words import CONFIG_FILE
 from enlist.studies.plan import refuse_used
 from enlist.theory.planned import check_sampling, planned
 

@@ -13,12 +13,12 @@ from enlist.launch.problem import check_work, deal, file_hashes, model
 from enlist.launch.run import memory_explained
 from enlist.launch.sweep import keep_plan
 from enlist.options import MethodOptions, ProblemOptions, Settings, flatten
-from enlist.plan_options import counts
+from enlist.options.plan import counts
+from enlist.options.speedup import KNOWN_WORKERS, SpeedupOptions, SpeedupOutput, SpeedupProblem
 from enlist.problem.federation import Federation
 from enlist.problem.quadratic import Known, nonconvex, quadratic
 from enlist.report.record import write_whole
-from enlist.report.speedup_page import PLAN_FILE
-from enlist.speedup_options import KNOWN_WORKERS, SpeedupOptions, SpeedupOutput, SpeedupProblem
+from enlist.report.speedup.page import PLAN_FILE
 from enlist.studies.speedup import Case, Effort, Goal, fewest, speedup, task_of
 from enlist.theory.conditions import Constants
 from enlist.theory.constants import estimate

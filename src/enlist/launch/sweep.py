@@ -22,8 +22,8 @@ from enlist.problem import datasets
 from enlist.problem.dataset import Dataset
 from enlist.problem.federation import Federation
 from enlist.problem.models import Model
-from enlist.report.sweep import Sweep, label
-from enlist.report.sweep_files import GRID_FILE
+from enlist.report.sweep.files import GRID_FILE
+from enlist.report.sweep.outcome import Sweep, label
 from enlist.studies.grid import Fitting, Point, carry
 
 

@@ -15,15 +15,15 @@ from enlist.launch.run import check_folder, memory_explained
 from enlist.launch.sweep import Workshop, complete_grid, keep_plan
 from enlist.limits import MOST_SEEDS, within
 from enlist.options import AlgorithmOptions, MethodOptions
-from enlist.report.sweep import SEED
-from enlist.report.tune import Tuned
-from enlist.report.tune_files import CONFIG_FILE, PLAN_FILE
+from enlist.options.tune import ROUNDS, HalvingOptions, rates
+from enlist.report.sweep.outcome import SEED
+from enlist.report.tune.files import CONFIG_FILE, PLAN_FILE
+from enlist.report.tune.outcome import Tuned
 from enlist.studies.climb import Climb
 from enlist.studies.grid import DECIDED, Point
 from enlist.studies.halving import Plan, candidates_of, check, first_rung
 from enlist.studies.rungs import halve
 from enlist.studies.tune import EPOCHS, WORKER_RATES, server_rates, usual_looks
-from enlist.tune_options import ROUNDS, HalvingOptions, rates
 from enlist.words import kept
 
 RATES = ("worker_lr", "server_lr")

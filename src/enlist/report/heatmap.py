@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enlist.report.panels import GRID, INK, MUTED, PALETTE, dress, empty, log_axis, save, sheet, wants_log
-from enlist.report.sweep import SEED, Cell, Measure, Sweep, label, word
-from enlist.report.sweep_tables import value_text
+from enlist.report.sweep.outcome import SEED, Cell, Measure, Sweep, label, word
+from enlist.report.sweep.tables import value_text
 from enlist.report.tables import sentence
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from enlist.engine.task import Room, Task
 from enlist.engine.together import simulate_each
 from enlist.report import record
 from enlist.report.record import RunRecord
-from enlist.report.sweep import folder_names
-from enlist.report.sweep_files import RUNS
+from enlist.report.sweep.files import RUNS
+from enlist.report.sweep.outcome import folder_names
 from enlist.studies.grid import Point, grouped, job_of, work_of
 
 # A run alone is timed over so many stretches, of which the fastest counts.

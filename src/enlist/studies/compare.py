@@ -13,8 +13,8 @@ from enlist.engine.task import Task
 from enlist.errors import BadInput
 from enlist.problem.adapters import as_model
 from enlist.problem.federation import Federation
-from enlist.report.comparison import Comparison
-from enlist.report.comparison_files import write_all
+from enlist.report.comparison.files import write_all
+from enlist.report.comparison.outcome import Comparison
 from enlist.studies.contest import Candidate, Entrant, Plan, contest, short_run
 
 

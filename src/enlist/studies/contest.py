@@ -15,8 +15,8 @@ from enlist.engine.timing import worker_seconds
 from enlist.engine.together import Job, simulate_together
 from enlist.errors import BadInput
 from enlist.report import record
-from enlist.report.comparison import Comparison, Contender
-from enlist.report.comparison_files import folder_name
+from enlist.report.comparison.files import folder_name
+from enlist.report.comparison.outcome import Comparison, Contender
 
 # Of a short run this share of its evaluated rounds, the last ones, is averaged: single rounds are noisy.
 SCORED_SHARE = 0.25

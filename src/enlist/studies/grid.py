@@ -20,8 +20,8 @@ from enlist.options import Settings
 from enlist.problem.models import Model
 from enlist.problem.objective import initial
 from enlist.report import record
-from enlist.report.sweep import Sweep, Swept, axes_of, folder_names, label
-from enlist.report.sweep_files import RUNS
+from enlist.report.sweep.files import RUNS
+from enlist.report.sweep.outcome import Sweep, Swept, axes_of, folder_names, label
 
 # What differs between runs of one program: it is data, or looked at between blocks of rounds only.
 FREE = ("seed", "target", "bandwidth", "uplink", "downlink", "latency", "worker_seconds", "profile")

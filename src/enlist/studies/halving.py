@@ -8,8 +8,8 @@ import numpy as np
 from enlist.engine.execution import OVERHEAD
 from enlist.engine.task import Task
 from enlist.errors import BadInput, unknown
-from enlist.report.sweep import SEED
-from enlist.report.tune import BY
+from enlist.report.sweep.outcome import SEED
+from enlist.report.tune.outcome import BY
 from enlist.studies.grid import Point
 
 # What all rungs together may cost by the estimate, in full runs, where the first rung's length is left to us.
@@ -23,7 +23,7 @@ class Plan(NamedTuple):
         rounds: of a full run.
         eta: one in so many goes on.
         first: rounds of the first rung; None leaves it to us.
-        by: what decides, one of `enlist.report.tune.BY`.
+        by: what decides, one of `enlist.report.tune.outcome.BY`.
         target: of the test metric, where rounds decide.
     """
 

@@ -12,9 +12,9 @@ from enlist.engine.simulate import make_task
 from enlist.errors import BadInput
 from enlist.limits import check_rate, of_kind
 from enlist.options import Settings
-from enlist.plan_options import EstimateOptions, GoalOptions
+from enlist.options.plan import EstimateOptions, GoalOptions
 from enlist.problem.federation import Federation
-from enlist.report import plan_files
+from enlist.report.plan import files as plan_files
 from enlist.theory.conditions import Constants, Rates
 from enlist.theory.plan import Setting, conditions_of
 from enlist.theory.planned import check_sampling, planned

@@ -8,11 +8,11 @@ from pathlib import Path
 from enlist.engine.board import board
 from enlist.engine.run import first_round
 from enlist.errors import BadInput, EnlistError
-from enlist.report.comparison import falls
+from enlist.report.comparison.outcome import falls
 from enlist.report.record import RunRecord, number, write_whole
-from enlist.report.sweep import Measure
-from enlist.report.sweep_files import RUNS
-from enlist.report.tune import Cost, Entry, Rung, Tuned, measure_of, ranked
+from enlist.report.sweep.files import RUNS
+from enlist.report.sweep.outcome import Measure
+from enlist.report.tune.outcome import Cost, Entry, Rung, Tuned, measure_of, ranked
 from enlist.studies.climb import Climb, Stretch, one_by_one, seconds_a_round
 from enlist.studies.contest import SCORED_SHARE
 from enlist.studies.grid import Point

@@ -17,8 +17,8 @@ from enlist.errors import BadInput
 from enlist.options import Settings
 from enlist.problem.adapters import as_model
 from enlist.problem.federation import Federation
-from enlist.report.sweep import Sweep, label
-from enlist.report.sweep_files import GRID_FILE, write_all
+from enlist.report.sweep.files import GRID_FILE, write_all
+from enlist.report.sweep.outcome import Sweep, label
 from enlist.studies.grid import Fitting, Point, carry
 
 # What makes a run besides its model and its settings, and may be a function of the options.

@@ -12,8 +12,8 @@ from enlist.algorithms.core import Algorithm
 from enlist.algorithms.work import Epochs
 from enlist.engine.folder import read_config, refuse_if_used, write_config
 from enlist.errors import BadInput
-from enlist.report.tune import Tuned
-from enlist.report.tune_files import PLAN_FILE, write_all
+from enlist.report.tune.files import PLAN_FILE, write_all
+from enlist.report.tune.outcome import Tuned
 from enlist.studies.halving import Plan, check, first_rung
 from enlist.studies.rungs import halve
 from enlist.studies.sweep import described, points_of

@@ -11,7 +11,7 @@ from enlist.engine import timing
 from enlist.engine.fit import check
 from enlist.engine.task import Task
 from enlist.errors import BadInput, unknown
-from enlist.plan_options import EstimateOptions, GoalOptions, counts
+from enlist.options.plan import EstimateOptions, GoalOptions, counts
 from enlist.theory.conditions import Rates
 from enlist.theory.constants import Estimated, estimate
 from enlist.theory.plan import SAMPLINGS, Price, Setting, around

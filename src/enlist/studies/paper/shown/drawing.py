@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from enlist.report.paper_figures import NOT_RUN, Column, Drawing, Trace
+from enlist.report.paper.figures import NOT_RUN, Column, Drawing, Trace
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import MODELS, PARTIAL_COHORT, Line, Panel, Recipe
 from enlist.studies.paper.recipes import fig5

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from enlist.report import paper_tables
-from enlist.report.paper_bars import draw_bars
-from enlist.report.paper_figures import draw_curves
-from enlist.report.paper_page import Exhibit, Grid, Judged, Reproduction, write_markdown, write_page
-from enlist.report.paper_tables import Table
+from enlist.report.paper import tables as paper_tables
+from enlist.report.paper.bars import draw_bars
+from enlist.report.paper.figures import draw_curves
+from enlist.report.paper.page import Exhibit, Grid, Judged, Reproduction, write_markdown, write_page
+from enlist.report.paper.tables import Table
 from enlist.report.record import write_whole
 from enlist.studies.paper import raw as metrics
 from enlist.studies.paper.catalogue import RECIPES, every

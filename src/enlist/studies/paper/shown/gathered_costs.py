@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from enlist.report.paper_page import Grid
+from enlist.report.paper.page import Grid
 from enlist.studies.paper.raw import Curve, Raw, Sitting
 from enlist.studies.paper.recipe import Recipe
 from enlist.studies.paper.setting import Scale, Setting

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from enlist.report.paper_figures import NOT_RUN
-from enlist.report.paper_tables import Table
+from enlist.report.paper.figures import NOT_RUN
+from enlist.report.paper.tables import Table
 from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import MODELS, THREE
 from enlist.studies.paper.recipes import table3

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from enlist.report.paper_figures import NOT_RUN
-from enlist.report.paper_page import Grid
+from enlist.report.paper.figures import NOT_RUN
+from enlist.report.paper.page import Grid
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import DATASETS
 from enlist.studies.paper.recipes import beginnings, choices

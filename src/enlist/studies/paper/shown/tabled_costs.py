@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from enlist.report.paper_bars import Bar
-from enlist.report.paper_figures import NOT_RUN
-from enlist.report.paper_tables import Table, latex_cell
+from enlist.report.paper.bars import Bar
+from enlist.report.paper.figures import NOT_RUN
+from enlist.report.paper.tables import Table, latex_cell
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import DATASETS, MODELS
 from enlist.studies.paper.recipes import table2

@@ -1,6 +1,6 @@
 """What first weights do to the rows of table 2, as a plain table."""
 
-from enlist.report.paper_figures import NOT_RUN
+from enlist.report.paper.figures import NOT_RUN
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import MODELS
 from enlist.studies.paper.recipes import starts

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enlist.report.comparison import falls
+from enlist.report.comparison.outcome import falls
 from enlist.report.record import RunRecord, number, outcome, plain
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Sweep:
 
     def table(self) -> "Table":
         """The combinations as a table for a terminal or a notebook, the best first."""
-        from enlist.report.sweep_tables import terminal_table
+        from enlist.report.sweep.tables import terminal_table
 
         return terminal_table(self)
 

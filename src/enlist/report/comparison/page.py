@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from enlist.report import bands, standings, tables
-from enlist.report.comparison import Comparison, is_diverged
+from enlist.report import tables
+from enlist.report.comparison import bands, standings
+from enlist.report.comparison.outcome import Comparison, is_diverged
 from enlist.report.document import controls, header, plot, section, text, write_document
 from enlist.report.record import RunRecord, differing, plain
 

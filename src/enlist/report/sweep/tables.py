@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from enlist.report.comparison import resolution
+from enlist.report.comparison.outcome import resolution
+from enlist.report.comparison.standings import latex_text
 from enlist.report.record import short, write_whole
-from enlist.report.standings import latex_text
-from enlist.report.sweep import SEED, Cell, Measure, Spread, Sweep, word
+from enlist.report.sweep.outcome import SEED, Cell, Measure, Spread, Sweep, word
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from enlist.report.comparison.standings import latex_text
 from enlist.report.record import write_whole
-from enlist.report.standings import latex_text
 
 
 class Table(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from enlist.report.heatmap import COLOURS, ink_on
 from enlist.report.panels import INK, MUTED, save, sheet, wants_log
-from enlist.report.plan_words import MEASURES, Measure, Plan, number, problem_words
+from enlist.report.plan.words import MEASURES, Measure, Plan, number, problem_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

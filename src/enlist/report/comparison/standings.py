@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from enlist.report.comparison import (
+from enlist.report.comparison.outcome import (
     COMPARED,
     COSTS,
     Comparison,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from enlist.report.heatmap import COLOURS, scaled
 from enlist.report.panels import INK, MUTED, save, sheet, wants_log
-from enlist.report.sweep import label, word
-from enlist.report.sweep_tables import value_text
-from enlist.report.tune import Entry, Tuned
-from enlist.report.tune_tables import problem_words
+from enlist.report.sweep.outcome import label, word
+from enlist.report.sweep.tables import value_text
+from enlist.report.tune.outcome import Entry, Tuned
+from enlist.report.tune.tables import problem_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

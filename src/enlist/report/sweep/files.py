@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enlist.errors import BadInput
-from enlist.report import heatmap, record, sweep_page, sweep_tables
+from enlist.report import heatmap, record
 from enlist.report.record import write_whole
-from enlist.report.sweep import Sweep, Swept
+from enlist.report.sweep import page as sweep_page
+from enlist.report.sweep import tables as sweep_tables
+from enlist.report.sweep.outcome import Sweep, Swept
 
 if TYPE_CHECKING:
     from rich.console import Console

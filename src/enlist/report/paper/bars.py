@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enlist.report.panels import INK, MUTED, PALETTE, dress, save, sheet
-from enlist.report.paper_figures import DPI, set_notes, set_title, warning_height
+from enlist.report.paper.figures import DPI, set_notes, set_title, warning_height
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enlist.report.comparison import Comparison, SeedOutcome, Standing, falls, outcomes
+from enlist.report.comparison.outcome import Comparison, SeedOutcome, Standing, falls, outcomes
+from enlist.report.comparison.standings import amount, cost_text, goal_words
 from enlist.report.figures import kept_rows, plotly_text, points
 from enlist.report.panels import (
     INK,
@@ -25,7 +26,6 @@ from enlist.report.panels import (
     wants_log,
 )
 from enlist.report.record import number, plain, whole
-from enlist.report.standings import amount, cost_text, goal_words
 from enlist.report.tables import metric_words, round_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from enlist.errors import BadInput
 from enlist.report.again import read_left
-from enlist.report.bound_picture import STRATEGIES, SYMBOLS, picture
+from enlist.report.bound.picture import STRATEGIES, SYMBOLS, picture
 from enlist.report.document import header, plot, section, text, write_document
 from enlist.report.record import write_whole
 from enlist.report.tables import html_facts, html_table

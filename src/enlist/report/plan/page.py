@@ -3,13 +3,14 @@
 import os
 from typing import Any
 
-from enlist.report import plan_words, tables
+from enlist.report import tables
 from enlist.report.document import choice, header, plot, section, text, write_document
 from enlist.report.figures import plotly_text
 from enlist.report.panels import wants_log
-from enlist.report.plan_map import cell_text, framed
-from enlist.report.plan_words import MEASURES, Plan, count, number
-from enlist.report.sweep_page import MAP_SCRIPT, map_axis
+from enlist.report.plan import words as plan_words
+from enlist.report.plan.map import cell_text, framed
+from enlist.report.plan.words import MEASURES, Plan, count, number
+from enlist.report.sweep.page import MAP_SCRIPT, map_axis
 
 
 def write_page(plan: Plan, path: str | os.PathLike[str]) -> None:

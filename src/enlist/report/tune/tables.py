@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from enlist.report.record import short
-from enlist.report.sweep import word
-from enlist.report.sweep_tables import value_text
+from enlist.report.sweep.outcome import word
+from enlist.report.sweep.tables import value_text
 from enlist.report.tables import phrases
-from enlist.report.tune import Entry, Rung, Tuned
+from enlist.report.tune.outcome import Entry, Rung, Tuned
 
 if TYPE_CHECKING:
     from rich.table import Table

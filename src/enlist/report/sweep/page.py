@@ -5,13 +5,14 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from enlist.report import figures, sweep_tables, tables
+from enlist.report import figures, tables
 from enlist.report.document import choice, controls, header, plot, section, text, write_document
 from enlist.report.figures import plotly_text
 from enlist.report.heatmap import cell_words, is_numeric, picture_axes, scaled, shown_cells
 from enlist.report.panels import PALETTE, wants_log
 from enlist.report.record import RunRecord, labels, plain
-from enlist.report.sweep import SEED, Cell, Measure, Sweep, label, word
+from enlist.report.sweep import tables as sweep_tables
+from enlist.report.sweep.outcome import SEED, Cell, Measure, Sweep, label, word
 
 # Curves are drawn of as many runs as there are colours, the best ones.
 _CURVES = len(PALETTE)

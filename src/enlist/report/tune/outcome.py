@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enlist.report.comparison import falls
+from enlist.report.comparison.outcome import falls
 from enlist.report.record import RunRecord
-from enlist.report.sweep import Measure, axes_of
+from enlist.report.sweep.outcome import Measure, axes_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -158,7 +158,7 @@ class Tuned:
 
     def table(self) -> "Table":
         """The best candidates, for a terminal or a notebook."""
-        from enlist.report.tune_tables import candidates_table
+        from enlist.report.tune.tables import candidates_table
 
         return candidates_table(self)
 

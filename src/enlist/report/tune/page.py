@@ -3,16 +3,17 @@
 import os
 from typing import Any
 
-from enlist.report import figures, tables, tune_tables
+from enlist.report import figures, tables
 from enlist.report.document import choice, controls, header, plot, section, text, write_document
 from enlist.report.figures import plotly_text
 from enlist.report.heatmap import scaled
 from enlist.report.panels import PALETTE, wants_log
 from enlist.report.record import labels, short
-from enlist.report.sweep import label, word
-from enlist.report.sweep_page import MAP_SCRIPT, map_axis
-from enlist.report.tune import Tuned
-from enlist.report.tune_map import mark, picture_axes
+from enlist.report.sweep.outcome import label, word
+from enlist.report.sweep.page import MAP_SCRIPT, map_axis
+from enlist.report.tune import tables as tune_tables
+from enlist.report.tune.map import mark, picture_axes
+from enlist.report.tune.outcome import Tuned
 
 
 def write_page(tuned: Tuned, path: str | os.PathLike[str]) -> None:

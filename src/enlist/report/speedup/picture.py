@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from enlist.report.panels import INK, MUTED, PALETTE, dress, empty, legend, log_axis, save, sheet
-from enlist.report.speedup_words import LETTERS
+from enlist.report.speedup.words import LETTERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

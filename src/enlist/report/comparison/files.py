@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from enlist.errors import BadInput
-from enlist.report import bands, comparison_page, record, standings
-from enlist.report.comparison import Comparison, Contender, summary
+from enlist.report import record
+from enlist.report.comparison import bands, standings
+from enlist.report.comparison import page as comparison_page
+from enlist.report.comparison.outcome import Comparison, Contender, summary
 from enlist.report.record import write_whole
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from enlist.errors import BadInput, unknown
 from enlist.limits import LEAST_RATE, MOST, MOST_PLACES, MOST_RATE, MOST_SEEDS, check_rate, within
-from enlist.plan_options import counts
+from enlist.options.plan import counts
 
 PROBLEMS = ("quadratic", "nonconvex")
 SAMPLINGS = ("full", "with-replacement", "without-replacement")

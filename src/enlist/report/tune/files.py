@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from enlist.errors import BadInput
-from enlist.report import record, tune_map, tune_page, tune_tables
+from enlist.report import record
 from enlist.report.again import read_left
 from enlist.report.record import write_whole
-from enlist.report.sweep import word
-from enlist.report.sweep_files import RUNS
-from enlist.report.tune import Cost, Entry, Rung, Tuned, measure_of
+from enlist.report.sweep.files import RUNS
+from enlist.report.sweep.outcome import word
+from enlist.report.tune import map as tune_map
+from enlist.report.tune import page as tune_page
+from enlist.report.tune import tables as tune_tables
+from enlist.report.tune.outcome import Cost, Entry, Rung, Tuned, measure_of
 
 if TYPE_CHECKING:
     from rich.console import Console

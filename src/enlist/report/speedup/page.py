@@ -9,8 +9,8 @@ from enlist.errors import BadInput
 from enlist.report.again import read_left
 from enlist.report.document import header, plot, section, text, write_document
 from enlist.report.record import write_whole
-from enlist.report.speedup_picture import AXES, SHORT, lines, picture, reach
-from enlist.report.speedup_words import LETTERS, largest_term, verdict
+from enlist.report.speedup.picture import AXES, SHORT, lines, picture, reach
+from enlist.report.speedup.words import LETTERS, largest_term, verdict
 from enlist.report.tables import html_facts, html_table
 
 PLAN_FILE = "speedup.yaml"

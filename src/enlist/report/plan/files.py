@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enlist.report import plan_map, plan_page, plan_words
 from enlist.report.again import read_left
-from enlist.report.plan_words import Plan
+from enlist.report.plan import map as plan_map
+from enlist.report.plan import page as plan_page
+from enlist.report.plan import words as plan_words
+from enlist.report.plan.words import Plan
 from enlist.report.record import write_whole
 
 if TYPE_CHECKING:

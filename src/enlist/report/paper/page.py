@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from enlist.report.document import header, prose, section, text, write_document
-from enlist.report.paper_tables import Table, markdown
+from enlist.report.paper.tables import Table, markdown
 from enlist.report.record import write_whole
 from enlist.report.tables import html_table
 
