@@ -424,3 +424,18 @@ def test_bad_input_is_one_line(words, said, tmp_path, capsys):
     assert said in complaint
     assert complaint.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_varies_its_rows_is_refused_before_anything_is_kept(tmp_path, capsys):
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import enlist\ndef moved(): return enlist.as_model(enlist.models.logistic(), augment=enlist.augment.crop)\n"
+    )
+    typed = (
+        f"speedup --dataset digits --workers 20 --cohorts 1,2 --model {own}:moved --measure loss --goal 1.5"
+    )
+    with pytest.raises(SystemExit) as left:
+        main([*typed.split(), "--out", str(tmp_path / "out")])
+    assert left.value.code == 2
+    assert "give --smoothness, or a model that varies nothing" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

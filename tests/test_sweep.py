@@ -424,6 +424,7 @@ def test_what_cannot_be_gone_on_with_is_refused(words, says, swept, capsys):
 def sweep(out, **more):
     data = enlist.datasets.digits()
     options = {
+        "model": enlist.models.logistic(),
         "worker_lr": [0.05, 0.1],
         "how": ["digits:1", "dirichlet:0.5"],
         "seed": [0, 1],
@@ -433,8 +434,7 @@ def sweep(out, **more):
     }
     return enlist.sweep(
         enlist.fedavg,
-        enlist.models.logistic(),
-        lambda how, seed: enlist.partition.parse(how)(data, 20, seed),
+        federation=lambda how, seed: enlist.partition.parse(how)(data, 20, seed),
         out=out,
         **{"cohort": 4, "local": enlist.Epochs(1, 20)} | options | more,
     )
@@ -455,11 +455,40 @@ def test_from_python_functions_take_the_options_that_they_name(tmp_path):
         sweep(tmp_path / "out", resume=True, rounds=3)
 
 
+def test_from_python_another_model_is_not_taken_for_that_of_runs_that_are_there(tmp_path):
+    data = enlist.datasets.digits()
+    fed = enlist.partition.iid(data, workers=10, seed=0)
+
+    def sweep(model, federation=fed, **more):
+        work = {"cohort": 3, "local": enlist.Epochs(1, 50), "rounds": 1}
+        axes = {"worker_lr": [0.1, 0.2]}
+        return enlist.sweep(enlist.fedavg, model, federation, out=tmp_path / "out", **work, **axes, **more)
+
+    model = enlist.models.two_nn(hidden=5)
+    made = sweep(model)
+    shutil.rmtree(tmp_path / "out" / "runs" / "worker_lr=0.2")
+    for other in (
+        enlist.models.two_nn(hidden=5, start="uniform"),
+        enlist.as_model(model, augment=enlist.augment.crop),
+    ):
+        with pytest.raises(enlist.BadInput, match="the algorithm or the model computes something else now"):
+            sweep(other, resume=True)
+    with pytest.raises(enlist.BadInput, match="its rows, or who holds them, are others"):
+        sweep(model, enlist.partition.iid(data, workers=10, seed=1), resume=True)
+    assert [row["train_loss"] for row in sweep(model, resume=True).rows] == [
+        row["train_loss"] for row in made.rows
+    ]
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
         ({"worker_lr": 0.1, "how": "iid", "seed": 0}, "nothing differs; give a list of values"),
         ({"worker_lr": [0.1, 0.1]}, "worker_lr: 0.1 is there twice"),
+        (
+            {"model": [enlist.models.two_nn(), enlist.models.two_nn(start="uniform")]},
+            "model: two_nn is there twice; enlist.as_model",
+        ),
         ({"how": ["iid", "digits:11"]}, "how=digits:11, seed=0: "),
         ({"local": [enlist.Epochs(1, 20), 3]}, "local = 3: give Epochs"),
     ],

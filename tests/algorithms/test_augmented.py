@@ -58,6 +58,13 @@ def test_equals_the_oracle_on_what_was_shown(work, execution):
     assert_close(whole, oracle.run(layers_of(start.params), x, y, cohorts, 0.05, 1.7))
 
 
+class Unhashable:
+    __hash__ = None
+
+    def __call__(self, key, x):
+        return x
+
+
 def test_every_step_round_worker_and_occurrence_varies_anew():
     """Ten copies of one row: batches that were varied alike would be equal."""
     row = np.ones((10, 3), np.float32)
@@ -137,6 +144,7 @@ def test_how_a_gradient_of_all_rows_varies_them_does_not_depend_on_what_others_h
         (augment.crop, Steps(1, 2), r"augment does not fit blobs: images .* not \(12,\)"),
         (lambda key, x: x[:, 1:], Steps(1, 2), r"augment must give what it was given, float32\[2, 12\]"),
         (lambda x: x, Steps(1, 2), "augment does not fit blobs: .*positional argument"),
+        (Unhashable(), Steps(1, 2), "its augment is Unhashable, which cannot be hashed"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, local, said):
@@ -148,6 +156,22 @@ def test_what_does_not_fit_is_refused(change, local, said):
             local=local,
             rounds=1,
         )
+
+
+def test_a_gradient_of_all_rows_needs_nothing_that_takes_more_than_one():
+    def of_one(key, x):
+        assert len(x) <= 2  # which is what it is tried with
+        return noisy(key, x)
+
+    model = models.logistic()._replace(augment=of_one)
+    options = {"cohort": 2, "local": Steps(1, batch=0), "rounds": 1, "execution": "auto"}
+    assert run(model, unequal(make_dataset()), **options).summary["status"] == "done"
+
+
+def test_what_makes_rows_undefined_is_said_to_be_a_cause():
+    model = models.logistic()._replace(augment=lambda key, x: x * np.nan)
+    with pytest.raises(enlist.Diverged, match="look at the model and the data, and at how they are varied"):
+        run(model, unequal(make_dataset()), cohort=2, local=Steps(1, 2), rounds=1)
 
 
 def test_constants_of_rows_that_vary_are_refused():

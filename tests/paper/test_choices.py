@@ -151,6 +151,11 @@ def test_ways_to_begin_are_run_alike_and_what_is_not_run_is_said():
     assert "not all ways are run yet" in tabled_choices.beginning_words(some, FULL)
     rows = tabled_choices.beginning_rows(some, FULL)[1]
     assert [NOT_RUN in row for row in rows] == [False, True, False, True]
+    # One seed of three decides nothing yet.
+    one = made(FULL, keep=lambda setting: setting.seed == 0)
+    assert beginnings.chosen(beginnings.compared(one, FULL)) is None
+    assert "not all ways are run yet" in tabled_choices.beginning_words(one, FULL)
+    assert {row[2] for row in tabled_choices.beginning_rows(one, FULL)[1]} == {"4 of 4 run of 12"}
 
 
 def test_what_never_arrives_is_not_chosen():

@@ -128,10 +128,12 @@ def test_cnn_takes_other_images():
 
 
 def test_no_classes_are_refused():
-    with pytest.raises(BadInput, match="at least 1"):
+    with pytest.raises(BadInput, match="must be from 1"):
         models.logistic(0)
     with pytest.raises(BadInput, match="hidden=0"):
         models.two_nn(hidden=0)
+    with pytest.raises(BadInput, match="must be from 1 to 1000000"):
+        models.two_nn(hidden=10**18)
 
 
 def test_resnet_runs_on_a_tiny_image():

@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array
 
 from enlist.algorithms.core import rates_at
+from enlist.algorithms.local import all_varied
 from enlist.engine.session import Session
 from enlist.problem.objective import objective
 
@@ -23,7 +24,8 @@ def why_diverged(session: Session) -> str:
     if {"worker_lr", "server_lr"} & dict(session.plan.schedules).keys() or "worker_lr" not in rates:
         return "the likely cause is a learning-rate schedule that is too high"
     if int(session.state.t) == 0 and not np.isfinite(_first_loss(session)):
-        return "the loss of the model it begins with is not finite: look at the model and the data"
+        varied = "" if session.plan.model.augment is None else ", and at how they are varied"
+        return f"the loss of the model it begins with is not finite: look at the model and the data{varied}"
     smoothness = largest_curvature(session)
     if not np.isfinite(smoothness) or smoothness <= 0:
         return f"the likely cause is worker-lr = {rates['worker_lr']:g}: lower it tenfold"
@@ -67,9 +69,10 @@ def largest_curvature(session: Session) -> float:
 
 
 def _first_loss(session: Session) -> float:
+    """On rows as a local step sees them."""
     x, y, weights = _some_rows(session)
-    params = jax.tree.map(jnp.asarray, session.params())
-    return float(objective(session.plan.model, "highest").loss(params, x, y, weights))
+    params, goal = jax.tree.map(jnp.asarray, session.params()), objective(session.plan.model, "highest")
+    return float(goal.loss(params, all_varied(goal, jax.random.key(0), 0, jnp.arange(len(x)), x), y, weights))
 
 
 def _some_rows(session: Session) -> tuple[Array, Array, Array]:

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from enlist.algorithms.core import WorkerData
-from enlist.algorithms.local import gradient
+from enlist.algorithms.local import all_varied, gradient
 from enlist.algorithms.work import Batch, LocalWork
 from enlist.engine import platform
 from enlist.errors import BadInput
@@ -202,19 +202,23 @@ def _params(load: Load) -> Any:
 def _step_jaxpr(load: Load) -> Any:
     rows = load.work.batch or int(load.sizes.max())
     x, y = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype) for a in load.example)
-    return _traced_step(load.model, load.precision, x, y)
+    return _traced_step(load.model, load.precision, x, y, load.work.batch == 0)
 
 
 @lru_cache(maxsize=64)
-def _traced_step(model: Model, precision: str, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct) -> Any:
+def _traced_step(
+    model: Model, precision: str, x: jax.ShapeDtypeStruct, y: jax.ShapeDtypeStruct, full: bool
+) -> Any:
     """Once for all runs that differ in rates, seeds or partitions."""
-    rows, key = len(x), jax.random.key(0)
+    rows, key, goal = len(x), jax.random.key(0), objective(model, precision)
 
     def step(params: Any, x: Any, y: Any) -> Any:
         order = jax.numpy.arange(rows)
         data = WorkerData(x, y, order, 0, rows, rows, rows, 1)
-        batch = Batch(order, jax.numpy.int32(rows))
-        return gradient(objective(model, precision), params, data, batch, key, 0)
+        if full:  # each row is varied alone
+            data = data._replace(x=all_varied(goal, key, 0, order, x))
+        own = goal._replace(augment=None) if full else goal
+        return gradient(own, params, data, Batch(order, jax.numpy.int32(rows)), key, 0)
 
     return jax.make_jaxpr(step)(jax.eval_shape(partial(initial, model), jax.random.key(0), x), x, y)
 

@@ -43,6 +43,7 @@ def check_parts(
 ) -> None:
     """Refuses parts that do not fit each other, whoever holds the data."""
     _check_rates(algorithm)
+    _check_parts_of(model)
     _check_model(model, data)
     _check_augment(model, data)
     _check_precision(settings, data)
@@ -113,6 +114,17 @@ def _check_state(algorithm: Algorithm, model: Model, data: Dataset, sampling: Sa
             f"algorithm {algorithm.name} keeps a state for each worker, which sampling {sampling.name} leaves "
             f"undefined when a worker is drawn twice in a round: use without-replacement"
         )
+
+
+def _check_parts_of(model: Model) -> None:
+    """Compiled programs are found again by the functions that they were made of."""
+    for name, part in model._asdict().items():
+        try:
+            hash(part)
+        except TypeError as error:
+            raise BadInput(
+                f"model {model.name}: its {name} is {type(part).__name__}, which cannot be hashed; give a function"
+            ) from error
 
 
 def _check_model(model: Model, data: Dataset) -> None:

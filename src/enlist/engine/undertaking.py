@@ -21,6 +21,7 @@ from enlist.engine.summary import Times, describe, summarize
 from enlist.engine.task import Room, Task
 from enlist.errors import BadInput, Diverged
 from enlist.options import Settings
+from enlist.problem.federation import Federation
 
 # What may differ from the options that a run was begun with.
 MAY_CHANGE = {"rounds", "target", "devices", "rows"}
@@ -223,7 +224,17 @@ def _restored(folder: RunFolder, checkpoints: Checkpoints, session: Session, don
 def _refuse_if_other(folder: RunFolder, session: Session, config: dict[str, Any]) -> None:
     """What a folder holds must be this run."""
     _refuse_changes(folder, folder.config(), config)
-    _refuse_other_rows(folder, session)
+    kept = session.plan.algorithm.name if jax.tree.leaves(session.state.workers) else None
+    _refuse_other_rows(folder, session.federation, kept)
+
+
+def refuse_if_other(out: Path, task: Task) -> None:
+    """A finished run, begun from Python, must be one of this algorithm, model and federation to be taken for it."""
+    folder = RunFolder(out)
+    before = folder.config().get(PROGRAM)
+    if before is not None:
+        _refuse_other_program(folder, before, _program(task))
+        _refuse_other_rows(folder, task.federation)
 
 
 def _refuse_changes(folder: RunFolder, before: dict[str, Any], config: dict[str, Any]) -> None:
@@ -247,7 +258,7 @@ def _program(task: Task) -> str:
 
 def _refuse_other_program(folder: RunFolder, before: str, now: str) -> None:
     """Another jax or another kind of machine traces otherwise: of those nothing can be said."""
-    if before.partition(":")[0] == now.partition(":")[0]:
+    if before != now and before.partition(":")[0] == now.partition(":")[0]:
         raise BadInput(
             f"resume {folder.path}: the algorithm or the model computes something else now than when this run was "
             "begun; give the same ones, or another folder"
@@ -259,13 +270,13 @@ def _left_open(name: str) -> tuple[Any, ...]:
     return {"execution": ("auto",), "eval_rows": (None,), PROGRAM: (None,)}.get(name, ())
 
 
-def _refuse_other_rows(folder: RunFolder, session: Session) -> None:
-    if folder.fingerprint() in (None, session.federation.fingerprint()):
+def _refuse_other_rows(folder: RunFolder, federation: Federation, kept: str | None = None) -> None:
+    """`kept` names an algorithm that keeps something with the workers."""
+    if folder.fingerprint() in (None, federation.fingerprint()):
         return
     reason = "its rows, or who holds them, are others"
-    if jax.tree.leaves(session.state.workers):
-        name = session.plan.algorithm.name
-        reason = f"the states that {name} kept with the workers belong to rows that they no longer hold"
+    if kept is not None:
+        reason = f"the states that {kept} kept with the workers belong to rows that they no longer hold"
     raise BadInput(
         f"resume {folder.path}: the federation is not the one that this run was begun with: {reason}; give the same "
         "one, or begin a new run"

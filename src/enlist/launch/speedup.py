@@ -64,6 +64,7 @@ def launch_speedup(
         effort = Effort(asked.seeds, asked.most_rounds, asked.looks, asked.at_once)
         for case in cases:
             fewest(case, effort)
+            _refuse_varied(case, options)
         if out is not None:
             keep_plan(out / PLAN_FILE, described(options) | found, resume)
         if on_data:
@@ -82,6 +83,14 @@ def launch_speedup(
         "constants": _told(first.constants),
         **facts,
     }
+
+
+def _refuse_varied(case: Case, options: SpeedupOptions) -> None:
+    if case.model.augment is not None and options.aim.smoothness is None:
+        raise BadInput(
+            f"model {case.model.name} varies its rows at random, and constants are measured on rows as they are: "
+            "give --smoothness, or a model that varies nothing"
+        )
 
 
 def _told(constants: Constants | None) -> dict[str, float] | None:

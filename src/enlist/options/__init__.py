@@ -45,8 +45,8 @@ class ProblemOptions:
     cnn+start=uniform, weights that are drawn as PyTorch's layers do (default he; logistic: zeros)."""
     augment: str | None = None
     """How training images are varied at random before each local step: none, crop (moved by up to an eighth of their
-    side: 4 pixels of 32; by one where that is less), flip (half of them mirrored: for photographs, not for digits),
-    or crop-flip (default: as the model has it, which for those named above is none)."""
+    side: 4 pixels of 32; by one of 4 to 7), flip (half of them mirrored: for photographs, not for digits), or
+    crop-flip (default: as the model has it, which for those named above is none)."""
     share_data: float = 0.0
     """Part of the training rows, equally many of each class, that is held out and given to all workers, such as
     0.05 (Zhao et al., 2018)."""

@@ -20,6 +20,8 @@ from enlist.problem import layers
 Params = Any
 Outputs = Any
 T = TypeVar("T")
+# No machine holds a layer with more units.
+MOST_UNITS = 1_000_000
 RESNET_WIDTHS = (64, 64, 128, 256, 512)
 # Name, channels in, channels out, stride of the eight basic blocks.
 RESNET_BLOCKS = [
@@ -335,8 +337,8 @@ def _image(model: str, x: Any, smallest: int) -> tuple[int, int, int]:
 def _positive(model: str, option: str, given: int) -> int:
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise BadInput(f"{model}({option}={given!r}): a whole number is needed")
-    if given < 1:
-        raise BadInput(f"{model}({option}={given}): at least 1 is needed")
+    if not 1 <= given <= MOST_UNITS:
+        raise BadInput(f"{model}({option}={given}): must be from 1 to {MOST_UNITS}")
     return int(given)
 
 

@@ -17,6 +17,7 @@ from enlist.errors import BadInput
 from enlist.report import record
 from enlist.report.comparison.files import folder_name
 from enlist.report.comparison.outcome import Comparison, Contender
+from enlist.studies.grid import refuse_others
 
 # Of a short run this share of its evaluated rounds, the last ones, is averaged: single rounds are noisy.
 SCORED_SHARE = 0.25
@@ -87,6 +88,7 @@ def contest(
         chosen = _best(entrant, plan, out, room, display)
         jobs = _jobs(entrant, chosen, plan, out, seconds.get(entrant.label))
         waiting = [job for job in jobs if not finished(job.out)]
+        refuse_others([(job.out, job.task) for job in jobs if job.out is not None and finished(job.out)])
         if waiting:
             words = f"{entrant.label}, {len(waiting)} seed{'s' if len(waiting) > 1 else ''}"
             simulate_together(waiting, room=room, display=display(words))

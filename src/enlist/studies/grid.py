@@ -16,6 +16,7 @@ from enlist.engine.folder import finished, read_config
 from enlist.engine.run import Run
 from enlist.engine.task import Room, Task, room_for
 from enlist.engine.together import Job, simulate_each
+from enlist.engine.undertaking import refuse_if_other
 from enlist.options import Settings
 from enlist.problem.models import Model
 from enlist.problem.objective import initial
@@ -74,6 +75,7 @@ def carry(points: Sequence[Point], out: Path, *, live: bool = False, tensorboard
         for group in groups:
             waiting = [place for place in group.places if not finished(places[place])]
             over = [place for place in group.places if place not in waiting]
+            refuse_others([(places[place], points[place].task) for place in over])
             tally.take_over(float(sum(amounts[place] * rounds[place] for place in over)), len(over))
             jobs = [job_of(points[place], places[place]) for place in waiting]
             display = shown.shown(_words(points, groups, group), amounts[group.places[0]])
@@ -82,6 +84,13 @@ def carry(points: Sequence[Point], out: Path, *, live: bool = False, tensorboard
                     _track(run)
     runs = [Swept(point.values, record.load(place)) for point, place in zip(points, places, strict=True)]
     return Sweep(axes_of([point.values for point in points]), runs)
+
+
+def refuse_others(over: Iterable[tuple[Path, Task]]) -> None:
+    """Finished runs must be of these tasks: one of each kind is looked at, since that takes tracing it."""
+    kinds = {fitting_shape(task): (place, task) for place, task in over}
+    for place, task in kinds.values():
+        refuse_if_other(place, task)
 
 
 def grouped(tasks: Sequence[Task]) -> list[Group]:

@@ -147,7 +147,8 @@ def _names(option: str, values: list[Any]) -> list[Any]:
     """The values in words and numbers, no two alike."""
     found = [described(value) for value in values]
     if twice := next((value for value in found if found.count(value) > 1), None):
-        raise BadInput(f"{option}: {twice} is there twice")
+        own = "; enlist.as_model(model, name=...) gives each a name of its own" if option == "model" else ""
+        raise BadInput(f"{option}: {twice} is there twice{own}")
     return found
 
 

@@ -25,7 +25,7 @@ class Nearness(NamedTuple):
     """How near a way comes to table 2.
 
     Args:
-        reached: runs that reach the target, of so many `runs`.
+        reached: runs that reach the target, of the `runs` that are there, of so many `wanted`.
         distances: from the table's rounds, the mean over cells, by seed; of the seeds that have all cells.
         gain: how much nearer than the usual it is; None for that itself, and where one of both is not run.
     """
@@ -33,6 +33,7 @@ class Nearness(NamedTuple):
     way: Way
     reached: int
     runs: int
+    wanted: int
     distances: PerSeed
     gain: Difference | None
 
@@ -70,14 +71,14 @@ def compared(raw: Raw, scale: Scale) -> list[Nearness]:
         there = [raw.curves[setting] for setting in wanted if setting in raw.curves]
         reached = sum(rounds_to_target(curve) is not None for curve in there)
         gain = None if distances is usual else difference(minus(usual, distances), WORTH)
-        found.append(Nearness(way, reached, len(there), distances, gain))
+        found.append(Nearness(way, reached, len(there), len(wanted), distances, gain))
     return found
 
 
 def chosen(found: Sequence[Nearness]) -> Way | None:
     """The usual one unless another is worth it; None where they are not all run."""
     usual, *others = found
-    if any(each.gain is None for each in others):
+    if any(each.runs < each.wanted for each in found):
         return None
     nearer = [each for each in others if each.is_worth_it]
     return max(nearer, key=lambda each: each.gain.mean if each.gain else 0.0, default=usual).way

@@ -95,7 +95,8 @@ def _nearness(each: Nearness) -> list[str]:
     known = list(each.distances.values())
     spread = f"{mean(each.distances):.3f} ({min(known):.3f} to {max(known):.3f})" if known else "–"
     gain = "–" if each.gain is None else f"{each.gain.mean:.3f} (clear above {each.gain.bound:.3f})"
-    return [f"{each.reached} of {each.runs}", spread, gain]
+    so_far = f" run of {each.wanted}" if each.runs < each.wanted else ""
+    return [f"{each.reached} of {each.runs}{so_far}", spread, gain]
 
 
 def beginning_words(raw: Raw, scale: Scale) -> str:
