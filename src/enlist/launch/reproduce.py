@@ -24,7 +24,8 @@ from enlist.launch.run import memory_explained
 from enlist.launch.sweep import Workshop
 from enlist.problem import datasets
 from enlist.problem.dataset import Dataset
-from enlist.studies.grid import Group, Point, grouped, job_of, work_of
+from enlist.studies.amount import work_of
+from enlist.studies.grid import Group, Point, grouped, job_of
 from enlist.studies.paper import raw
 from enlist.studies.paper.raw import Curve, Raw, Sitting
 from enlist.studies.paper.recipe import Recipe

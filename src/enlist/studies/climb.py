@@ -21,7 +21,8 @@ from enlist.report import record
 from enlist.report.record import RunRecord
 from enlist.report.sweep.files import RUNS
 from enlist.report.sweep.outcome import folder_names
-from enlist.studies.grid import Point, grouped, job_of, work_of
+from enlist.studies.amount import work_of
+from enlist.studies.grid import Point, grouped, job_of
 
 # A run alone is timed over so many stretches, of which the fastest counts.
 STRETCHES = 3

@@ -23,6 +23,7 @@ from enlist.problem.objective import initial
 from enlist.report import record
 from enlist.report.sweep.files import RUNS
 from enlist.report.sweep.outcome import Sweep, Swept, axes_of, folder_names, label
+from enlist.studies.amount import work_of
 
 # What differs between runs of one program: it is data, or looked at between blocks of rounds only.
 FREE = ("seed", "target", "bandwidth", "uplink", "downlink", "latency", "worker_seconds", "profile")
@@ -172,14 +173,6 @@ def _alike(tasks: Iterable[Task], key: Any) -> dict[Any, list[int]]:
     for place, task in enumerate(tasks):
         found.setdefault(key(task), []).append(place)
     return found
-
-
-def work_of(task: Task) -> float:
-    """Examples that a round looks at: what its time grows with."""
-    federation, work = task.federation, task.work
-    steps = np.asarray(work.count(federation.sizes.astype(np.int64)), np.float64)
-    rows = steps * (work.batch or federation.sizes)
-    return float(np.mean(rows)) * task.sampling.places(federation.workers)
 
 
 def job_of(point: Point, place: Path) -> Job:

@@ -6,8 +6,8 @@ The 2NN and the CNN, with weights that start as He proposes and as PyTorch's lay
 
 Found: at full scale the other first weights are not run yet. On two CPU cores, with two digits a worker, 10 workers a
 round, the CNN and batches of 10, SCAFFOLD diverges from He's with both of two seeds, in rounds 7 and 19, with one of
-them after it had come to 95% in 17; from PyTorch's it comes there in 15 and 18, where the paper has 14. FedAvg takes 16
-from both, seed 0, where the paper has 10.
+them after it had come to 95% in 17; from PyTorch's it comes there in 15 and 18, where the paper has 14. FedAvg takes
+16 from both, seed 0, where the paper has 10.
 """
 
 from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Recipe, on_mnist
