@@ -48,4 +48,4 @@ def test_the_document_shows_the_verdicts_table_2_and_every_figure():
         assert table[0] in document
     for figure in (KEPT / "figures").glob("*.png"):
         assert f"(../results/paper/figures/{figure.name})" in document
-    assert f"{sum(1 for _ in raw.read(KEPT / 'raw'))} runs" in document
+    assert f"{sum(1 for _ in raw.read(KEPT / 'raw')):,} runs" in document
