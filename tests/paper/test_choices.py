@@ -117,10 +117,16 @@ def test_how_near_a_way_is_is_the_mean_of_its_cells():
 
 def test_a_gain_that_is_clear_but_small_is_not_worth_all_runs_anew():
     rounds = {(None, None): 24, ("standard", None): 22, (None, "uniform"): 24, ("standard", "uniform"): 24}
-    found = beginnings.compared(made(FULL, then=arriving(rounds)), FULL)
+    raw = made(FULL, then=arriving(rounds))
+    found = beginnings.compared(raw, FULL)
     assert found[1].gain.sign > 0
     assert 0 < found[1].gain.mean < beginnings.WORTH
     assert beginnings.chosen(found) == Way(10)
+    said = tabled_choices.beginning_words(raw, FULL)
+    assert (
+        f"(pixels standardised and He's first weights are clearly nearer, by {found[1].gain.mean:.3f}" in said
+    )
+    assert said.count("nearer") == 1
 
 
 def test_a_gain_within_what_seeds_differ_by_is_not_clear():

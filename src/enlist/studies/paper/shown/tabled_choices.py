@@ -1,6 +1,6 @@
 """What was chosen where the paper is silent, as plain tables and in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from enlist.report.paper.figures import NOT_RUN
 from enlist.report.paper.page import Grid
@@ -14,6 +14,8 @@ from enlist.studies.paper.statistics.seeds import mean
 
 USED = "used here"
 PIXELS = {None: "from 0 to 1", beginnings.STANDARD: "standardised"}
+# Eighty columns hold no more.
+SHORT = {None: "0 to 1", beginnings.STANDARD: "standard"}
 
 
 def choice_grids(raw: Raw, scale: Scale) -> list[Grid]:
@@ -77,39 +79,44 @@ def beginning_rows(raw: Raw, scale: Scale) -> Grid:
     rows = []
     for each in found:
         marks = [name for name, own in ((word, best), (USED, scale.ways["mnist"])) if own == each.way]
-        names = [PIXELS[each.way.pixels], STARTS[each.way.start]]
+        names = [SHORT[each.way.pixels], STARTS[each.way.start]]
         rows.append([*names, *_nearness(each), ", ".join(marks)])
-    return [
-        "pixels",
-        "first weights",
-        "runs that arrive",
-        "distance from the paper",
-        "nearer than usual by",
-        "",
-    ], rows
+    heads = ["pixels", "first weights", "runs that arrive", "distance from the paper", "nearer by"]
+    return [*heads, "clear above", ""], rows
 
 
 def _nearness(each: Nearness) -> list[str]:
     if not each.runs:
-        return [NOT_RUN, "", ""]
+        return [NOT_RUN, "", "", ""]
     known = list(each.distances.values())
-    spread = f"{mean(each.distances):.3f} ({min(known):.3f} to {max(known):.3f})" if known else "–"
-    gain = "–" if each.gain is None else f"{each.gain.mean:.3f} (clear above {each.gain.bound:.3f})"
+    spread = f"{mean(each.distances):.3f}" if known else "–"
+    if known and min(known) < max(known):
+        spread += f" ({min(known):.3f} to {max(known):.3f})"
+    gain = ["–", "–"] if each.gain is None else [f"{each.gain.mean:.3f}", f"{each.gain.bound:.3f}"]
     so_far = f" run of {each.wanted}" if each.runs < each.wanted else ""
-    return [f"{each.reached} of {each.runs}{so_far}", spread, gain]
+    return [f"{each.reached} of {each.runs}{so_far}", spread, *gain]
 
 
 def beginning_words(raw: Raw, scale: Scale) -> str:
     """What the rule chose, and what is used."""
-    used = scale.ways["mnist"]
-    if (best := beginnings.chosen(beginnings.compared(raw, scale))) is None:
+    used, found = scale.ways["mnist"], beginnings.compared(raw, scale)
+    if (best := beginnings.chosen(found)) is None:
         return f"Pixels and first weights: not all ways are run yet; {_begun(used)} are used."
-    said = f"Pixels and first weights: the rule chooses {_begun(best)}"
+    said = f"Pixels and first weights: the rule chooses {_begun(best)}{_too_little(found)}"
     if scale.name != "full":
         return f"{said}; at {scale.name} scale {_begun(used)} are used, whatever comes out here."
     if (best.pixels, best.start) == (used.pixels, used.start):
         return f"{said}, as in all other runs on MNIST here."
     return f"{said}; all other runs on MNIST here have {_begun(used)}."
+
+
+def _too_little(found: Sequence[Nearness]) -> str:
+    """Who is nearer clearly, but not by enough."""
+    return "".join(
+        f" ({_begun(each.way)} are clearly nearer, by {each.gain.mean:.3f}, less than {beginnings.WORTH:g})"
+        for each in found
+        if each.gain is not None and each.gain.sign > 0 and not each.is_worth_it
+    )
 
 
 def _begun(way: Way) -> str:
