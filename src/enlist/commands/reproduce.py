@@ -68,7 +68,6 @@ def _run(recipes: list["Recipe"], named: str, asked: ReproduceOutput) -> None:
 
 
 def _verdicts(names: Sequence[str], named: str | None, asked: ReproduceOutput) -> None:
-    from enlist.studies.paper.catalogue import RECIPES
     from enlist.studies.paper.setting import SCALES
 
     if len(names) > 1:
@@ -87,7 +86,7 @@ def _verdicts(names: Sequence[str], named: str | None, asked: ReproduceOutput) -
     known, before = _plan(out)
     if named is not None and named != known:
         raise _other_scale(out, known, named)
-    _show(out, SCALES[known], before, list(RECIPES.values()), asked.json)
+    _show(out, SCALES[known], before, [], asked.json)
 
 
 def _plan(out: Path) -> tuple[str, list[str]]:
@@ -152,7 +151,11 @@ def _loaded(recipes: Sequence["Recipe"], scale: "Scale", out: Path) -> "Load":
 
 
 def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Recipe"], as_json: bool) -> None:
-    """Writes figures, tables, verdicts and page, and prints them."""
+    """Writes figures, tables, verdicts and page, and prints what bears on the recipes that were asked for.
+
+    Args:
+        asked: none: all verdicts and no table.
+    """
     from enlist.launch.reproduce import RAW
     from enlist.studies.paper import raw
     from enlist.studies.paper.shown.gathered import shown, write_all
@@ -166,17 +169,17 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     console = Console()
     if said := _about(asked, facts["verdicts"]):
         console.print(_table(said))
-    if any(recipe.name == "choices" for recipe in asked):
-        _print_choices(out, scale, console)
+    for recipe in asked:
+        _print_tables(recipe, out, scale, console)
     if facts["left_out"]:
         console.print(f"left out: {facts['left_out']} runs in raw/ that no recipe has at {scale.name} scale")
     _print_files(facts["files"], out, console)
 
 
 def _about(recipes: Sequence["Recipe"], verdicts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that these recipes bear on."""
+    """Those that these recipes bear on; all where there are none."""
     names = {recipe.name for recipe in recipes}
-    return [each for each in verdicts if names.intersection((*each["recipes"], *each["shown"]))]
+    return [each for each in verdicts if not names or names.intersection((*each["recipes"], *each["shown"]))]
 
 
 def _table(verdicts: Sequence[dict[str, Any]]) -> Any:
@@ -195,21 +198,21 @@ def _table(verdicts: Sequence[dict[str, Any]]) -> Any:
     return table
 
 
-def _print_choices(out: Path, scale: "Scale", console: Any) -> None:
-    """Each way to train that was tried, and what came of it."""
+def _print_tables(recipe: "Recipe", out: Path, scale: "Scale", console: Any) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     from enlist.launch.reproduce import RAW
     from enlist.studies.paper import raw
-    from enlist.studies.paper.shown.tabled_choices import choice_grids
+    from enlist.studies.paper.shown.printed import printed
 
-    for heads, rows in choice_grids(raw.read(out / RAW), scale):
+    for heads, rows in printed(recipe, raw.read(out / RAW), scale):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for head in heads:
-            table.add_column(head)
+            table.add_column(Text(head))
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))
         console.print(table)
 
 

@@ -35,7 +35,7 @@ def table2_of(raw: Raw, scale: Scale) -> Table:
         data = f"{DATASETS[row.dataset]}, {SPLITS[row.partition]}"
         first = [data, f"{row.cohort}", MODELS[cells[0].model]]
         rows.append([*first, *numbers, top])
-        short = [latex_cell(text) for cell in cells for text in _brackets(cell)]
+        short = [latex_cell(text) for cell in cells for text in brackets(cell)]
         latex.append([*map(latex_cell, first), *short, latex_cell(top)])
     heads = ["data", "n", "model"]
     heads += [f"{NAMES[method]} {what}" for method in METHODS for what in PRINTED]
@@ -104,7 +104,7 @@ def _texts(cell: Cell, best: float | None, left_out: str) -> list[str]:
     return [f"{own}\n{said}" for own, said in zip(ours, paper, strict=True)]
 
 
-def _brackets(cell: Cell) -> list[str]:
+def brackets(cell: Cell) -> list[str]:
     """Rounds, MiB and seconds on one line each, the paper's in brackets."""
     paper = [str(cell.paper[0]), *(f"{value:.2f}" for value in cell.paper[1:])]
     reached = [rounds for rounds in cell.rounds if rounds is not None]
