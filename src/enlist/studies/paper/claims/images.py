@@ -38,8 +38,8 @@ STEPS = Claim(
     9,
     "CIFAR-10: local steps help, i.i.d. and skewed, and matter less than skew and workers a round.",
     f"{ACCURACY}, 10 of 100 workers: 5 and 10 local epochs less 1 on both partitions; and what 10 epochs instead of "
-    "1 change is less than what i.i.d. instead of skewed data and n = 100 instead of 10 change, whatever the "
-    f"direction; {CLEAR}; {GRADED}; the whole holds where both parts do, and does not where the first does not.",
+    "1 change is less than what i.i.d. instead of skewed data and n = 100 instead of 10 change at 5 epochs, whatever "
+    f"the direction; {CLEAR}; {GRADED}; the whole holds where both parts do, and does not where the first does not.",
     ("fig6", "fig5"),
 )
 

@@ -45,8 +45,8 @@ HELPS = Claim(
     "a round.",
     f"{ACCURACY}: 5 and 10 local epochs less 1, at p = 5, the paper's (what p = 1 gives is said beside it); and, "
     "model by model, what 10 epochs instead of 1 change is less than what p = 10 instead of 1 and n = 100 instead of "
-    f"10 change (means over the other settings, whatever the direction); {CLEAR}; {GRADED}; the whole holds where "
-    "both parts do, and does not where the first does not.",
+    f"10 change at 5 epochs (means over the other settings, whatever the direction); {CLEAR}; {GRADED}; the whole "
+    "holds where both parts do, and does not where the first does not.",
     ("fig2", "fig3", "fig4"),
     shown=("fig1",),
 )

@@ -15,9 +15,10 @@ STANDARD, UNIFORM = "standard", "uniform"
 # As `Way` has them: None is the usual.
 PIXELS, STARTS = (None, STANDARD), (None, UNIFORM)
 SEEDS = 3
-# So much nearer, in doublings of rounds, is worth all runs anew: batches that are twice as large lie so far apart.
+# So much nearer, in doublings of rounds, is worth all runs anew.
 WORTH = 0.25
-# The CNN comes to the target in 18 rounds at most. No training loss is asked for, so a few rows estimate it.
+# In table 2's runs the CNN comes to the target in 18 rounds at most. No training loss is asked for, so a few rows
+# estimate it.
 ROUNDS, EVAL_ROWS = {"two_nn": 100, "cnn": 30}, 1000
 
 

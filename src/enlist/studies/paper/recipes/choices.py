@@ -7,25 +7,27 @@ reach 95%), and with ResNet-18. A way to train is run in these cells; it is the 
 First the batch and, on CIFAR-10, whether training images are taken as they are or moved and mirrored at random
 (`--augment crop-flip`); seed 0. Rule: the nearest of those that reach the target in the most cells; where none
 reaches it in any cell, batches of 50, as in McMahan et al., and images as they are. Then, on MNIST with that batch
-and 10 workers a round, pixels from 0 to 1 or standardised (`mnist:standard`), and first weights as He proposes or as
-PyTorch's layers have them (`+start=uniform`); 100 rounds of the 2NN, 30 of the CNN, seeds 0 to 2. Rule: pixels from 0
-to 1 and He's weights, which enlist has unless told otherwise, but where another way is nearer clearly, beyond the
-one-sided 5% bound of Student's t over the differences of equal seeds, and by a quarter of a doubling of rounds, as
-batches of one size and the next are; of several the nearest. What is chosen is kept for all runs on that data set. So
-it is at full scale, where batches of fewer than 10 rows were not tried; at small scale, where a worker has 10 rows,
-the search decides nothing.
+and 10 workers a round, pixels from 0 to 1 or standardised (`mnist:standard`), and first weights as He proposes or
+as PyTorch's layers have them (`+start=uniform`); 100 rounds of the 2NN, 30 of the CNN, seeds 0 to 2. Rule: pixels
+from 0 to 1 and He's weights, which enlist has unless told otherwise, but where another way is nearer clearly,
+beyond the one-sided 5% bound of Student's t over the differences of equal seeds, and by a quarter of a doubling of
+rounds (batches of one size and the next lie 0.19 to 0.37 apart); of several the nearest. What is chosen is kept for
+all runs on that data set. So it is at full scale, where batches of fewer than 10 rows were not tried; at small
+scale, where a worker has 10 rows, the search decides nothing.
 
 Found: on MNIST batches of 10 are nearest. Standardised pixels with PyTorch's weights come clearly nearer than the
-usual ones, by 0.20 of a doubling, which is less than the rule asks for: the 2NN takes 41 to 56 rounds with two
-digits a worker instead of 59 to 67, the CNN as many as before. PyTorch's weights alone are a little farther; with
+usual ones, by 0.20 of a doubling, about as much as batches of 10 are nearer than those of 20, which is less than
+the rule asks for: the 2NN takes 41 to 56 rounds with two digits a worker instead of 59 to 67, the CNN as many as
+before. That limit was set before these runs were made, but after seed 0 of some had been looked at
+(results/starts); without it that way would have been chosen. PyTorch's weights alone are a little farther; with
 standardised pixels alone the CNN diverges in 4 of 6 runs. On CIFAR-10, images as they are, none comes to 75% in 100
 rounds: batches of 10 come to 70.5% i.i.d. and 40.4% with two shards a worker, those of 20 to 66.1% and 35.5%, those
-of 50 to 63.0% and 33.3%. Varied images are not run yet. 38 runs, without table 2's: 6.2 device minutes on one H200,
-4.8 of them for CIFAR-10; the 48 of pixels and weights: 59 minutes on two CPU cores.
+of 50 to 63.0% and 33.3%. Varied images are not run yet. 38 runs, two of them table 2's: 6.2 device minutes on one
+H200, 4.8 of them for CIFAR-10; the 48 of pixels and weights: 59 minutes on two CPU cores.
 
 Not searched: on CIFAR-10 pixels are standardised by channel and weights start as He proposes (LeCun in the last
-layer), since a norm follows every convolution; group normalisation in ResNet-18; SCAFFOLD's option II; a partial last
-batch counts with its true size.
+layer), since a norm follows every convolution; group normalisation in ResNet-18; SCAFFOLD's option II; a partial
+last batch counts with its true size.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,9 @@
 
 1, 5 and 10 local epochs at p = 5 and p = 1 (the paper does not say which p). It sees local steps help, a little.
 
-Found: five epochs are better than one at p = 5, ten hardly better than five; at p = 1 they do not help. The CNN
-swings at p = 1 with any number of them. 78 runs, 5 seeds (CNN 3): 6.7 device minutes on one H200.
+Found: five epochs are better than one at p = 5, ten hardly better than five; at p = 1 they do not help, on average
+over the rounds. The CNN swings at p = 1 with any number of them. 78 runs, 5 seeds (CNN 3): 6.7 device minutes on
+one H200, without some 1.5 of two runs of the CNN that was not counted.
 """
 
 from enlist.studies.paper.recipe import EPOCHS, FULL_COHORT, MODELS, THREE, Panel, Recipe, by_epochs, on_mnist
