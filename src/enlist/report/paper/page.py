@@ -141,7 +141,11 @@ def _exhibit(exhibit: Exhibit, judged: Sequence[Judged], place: Path) -> str:
     if exhibit.table is not None:
         body += f'<div class="left{exhibit.table.left}">{html_table(exhibit.table.heads, exhibit.table.rows)}</div>'
         body += f'<p class="note below">{text(exhibit.table.caption)}</p>'
-    body += "".join(html_table(*grid) + '<p class="below"></p>' for grid in exhibit.grids if grid[1])
+    body += "".join(
+        f'<div class="plain">{html_table(*grid)}</div><p class="below"></p>'
+        for grid in exhibit.grids
+        if grid[1]
+    )
     body += "".join(
         f'<p class="claim"><a href="#claim-{each.number}">Claim {each.number}</a>: {text(each.claim)} '
         f"{badge(each.verdict)} {prose(each.statistic)}</p>"
@@ -170,6 +174,7 @@ figure img { max-width: 100%; display: block } figure { background: #fff }
   border: 1px solid; color: var(--muted) }
 .verdict.good { color: var(--good) } .verdict.bad { color: var(--bad) } .verdict.part { color: var(--c0) }
 .left3 :is(td, th):nth-child(-n+3), .left7 :is(td, th) { text-align: left }
+.plain tbody th { white-space: nowrap } .plain :is(td, th):nth-child(2) { text-align: left }
 .left3 td, .left3 th { padding: 6px 10px } .left3 table { font-size: 13.5px }
 .warning { color: var(--bad); font-weight: 600 } .claim { max-width: none } .claim a { color: inherit }
 </style>
