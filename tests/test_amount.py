@@ -1,14 +1,15 @@
 """How much a run asks for, before it is run."""
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
+from conftest import make_dataset
+from jax import lax
 
 import enlist
 from enlist.engine.simulate import make_task
+from enlist.problem import layers
 from enlist.problem.models import Model
 from enlist.studies.amount import operations, work_of
-from tests.conftest import make_dataset
 
 IMAGE, LABEL = ((28, 28, 1), "float32"), ((), "int32")
 
@@ -41,7 +42,16 @@ def test_work_grows_with_workers_a_round_and_local_steps(twice):
     assert of(model, **twice) == pytest.approx(2 * of(model))
 
 
-def test_a_model_of_which_nothing_is_known_counts_by_rows():
-    lookup = Model(lambda key, x: {"w": jnp.zeros(3)}, lambda params, x: x, lambda out, y: jnp.zeros(len(y)))
-    assert operations(lookup, (3,), "float32", (), "int32") >= 1
-    assert np.isfinite(operations(lookup, (3,), "float32", (), "int32"))
+def test_a_model_for_gpus_alone_counts_by_rows():
+    start = lambda key, x: {"w": jnp.ones(3)}
+    twice = lambda params, x: lax.platform_dependent(x, cuda=lambda x: 2 * x) * params["w"]
+    elsewhere = Model(start, twice, lambda out, y: out.sum(axis=1))
+    assert operations(elsewhere, (3,), "float32", (), "int32") == 1
+
+
+def test_kernels_of_our_own_hide_nothing(monkeypatch):
+    models = [enlist.models.cnn(start="uniform"), enlist.models.cnn()]
+    monkeypatch.setattr(layers, "_on_gpu", lambda: True)
+    as_on_a_gpu = operations(models[0], *IMAGE, *LABEL)
+    monkeypatch.setattr(layers, "_on_gpu", lambda: False)
+    assert as_on_a_gpu == operations(models[1], *IMAGE, *LABEL)

@@ -158,9 +158,12 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     """
     from enlist.launch.reproduce import RAW
     from enlist.studies.paper import raw
+    from enlist.studies.paper.catalogue import every
     from enlist.studies.paper.shown.gathered import shown, write_all
+    from enlist.studies.paper.shown.printed import printed
 
-    facts = write_all(out, scale, shown(raw.read(out / RAW), scale, names))
+    kept = raw.read(out / RAW).only(every(scale))
+    facts = write_all(out, scale, shown(kept, scale, names))
     if as_json:
         print_json({"folder": str(out)} | facts)
         return
@@ -169,8 +172,8 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     console = Console()
     if said := _about(asked, facts["verdicts"]):
         console.print(_table(said))
-    for recipe in asked:
-        _print_tables(recipe, out, scale, console)
+    for heads, rows in (grid for recipe in asked for grid in printed(recipe, kept, scale)):
+        console.print(_plain(heads, rows))
     if facts["left_out"]:
         console.print(f"left out: {facts['left_out']} runs in raw/ that no recipe has at {scale.name} scale")
     _print_files(facts["files"], out, console)
@@ -198,22 +201,18 @@ def _table(verdicts: Sequence[dict[str, Any]]) -> Any:
     return table
 
 
-def _print_tables(recipe: "Recipe", out: Path, scale: "Scale", console: Any) -> None:
+def _plain(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from enlist.launch.reproduce import RAW
-    from enlist.studies.paper import raw
-    from enlist.studies.paper.shown.printed import printed
-
-    for heads, rows in printed(recipe, raw.read(out / RAW), scale):
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for head in heads:
-            table.add_column(Text(head))
-        for row in rows:
-            table.add_row(*map(Text, row))
-        console.print(table)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    # As text: rich would take what stands in brackets for markup.
+    for head in heads:
+        table.add_column(Text(head))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def _print_files(files: Sequence[str], out: Path, console: Any) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from enlist.report.paper.bars import Bar
 from enlist.report.paper.figures import NOT_RUN
+from enlist.report.paper.page import Grid
 from enlist.report.paper.tables import Table, latex_cell
 from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import DATASETS, MODELS
@@ -28,14 +29,13 @@ def table2_of(raw: Raw, scale: Scale) -> Table:
         by_row.setdefault(cell.row, []).append(cell)
     asked = {_of(setting) for setting in table2.runs(scale)}
     rows, latex = [], []
-    for row, cells in by_row.items():
+    for cells in by_row.values():
         left_out = NOT_RUN if _place(cells[0]) in asked else f"not at {scale.name} scale"
         numbers = [text for cell in cells for text in _texts(cell, _best(raw, scale, cell), left_out)]
         top = "–" if cells[0].ceiling is None else f"{100 * cells[0].ceiling:.2f}%"
-        data = f"{DATASETS[row.dataset]}, {SPLITS[row.partition]}"
-        first = [data, f"{row.cohort}", MODELS[cells[0].model]]
+        first = _named(cells[0])
         rows.append([*first, *numbers, top])
-        short = [latex_cell(text) for cell in cells for text in brackets(cell)]
+        short = [latex_cell(text) for cell in cells for text in _brackets(cell)]
         latex.append([*map(latex_cell, first), *short, latex_cell(top)])
     heads = ["data", "n", "model"]
     heads += [f"{NAMES[method]} {what}" for method in METHODS for what in PRINTED]
@@ -45,6 +45,24 @@ def table2_of(raw: Raw, scale: Scale) -> Table:
         for cell in cells
     ]
     return Table("table2", _caption(scale), [*heads, "ceiling"], rows, 3, records, latex, LATEX_NOTE)
+
+
+def method_rows(raw: Raw, scale: Scale) -> Grid:
+    """A row for each method in each of them that was run, narrow enough for a terminal: heads and rows."""
+    heads = ["data", "n", "model", "method", *(f"{what} [paper]" for what in PRINTED)]
+    rows = []
+    for cell in (each for each in table2_cells(raw, scale) if each.rounds):
+        rounds, *costs = _brackets(cell)
+        if cell.reached < len(cell.rounds):
+            best = _best(raw, scale, cell) if cell.median is None else None
+            rounds = "\n".join([rounds, *_short_of(cell, best)])
+        rows.append([*_named(cell), NAMES[cell.method], rounds, *costs])
+    return heads, rows
+
+
+def _named(cell: Cell) -> list[str]:
+    data = f"{DATASETS[cell.row.dataset]}, {SPLITS[cell.row.partition]}"
+    return [data, f"{cell.row.cohort}", MODELS[cell.model]]
 
 
 def _of(setting: Setting) -> tuple[Any, ...]:
@@ -104,7 +122,7 @@ def _texts(cell: Cell, best: float | None, left_out: str) -> list[str]:
     return [f"{own}\n{said}" for own, said in zip(ours, paper, strict=True)]
 
 
-def brackets(cell: Cell) -> list[str]:
+def _brackets(cell: Cell) -> list[str]:
     """Rounds, MiB and seconds on one line each, the paper's in brackets."""
     paper = [str(cell.paper[0]), *(f"{value:.2f}" for value in cell.paper[1:])]
     reached = [rounds for rounds in cell.rounds if rounds is not None]
