@@ -160,7 +160,7 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     from enlist.studies.paper import raw
     from enlist.studies.paper.catalogue import every
     from enlist.studies.paper.shown.gathered import shown, write_all
-    from enlist.studies.paper.shown.printed import printed
+    from enlist.studies.paper.shown.pieces import pieces_of
 
     kept = raw.read(out / RAW).only(every(scale))
     facts = write_all(out, scale, shown(kept, scale, names))
@@ -172,7 +172,7 @@ def _show(out: Path, scale: "Scale", names: Sequence[str], asked: Sequence["Reci
     console = Console()
     if said := _about(asked, facts["verdicts"]):
         console.print(_table(said))
-    for heads, rows in (grid for recipe in asked for grid in printed(recipe, kept, scale)):
+    for heads, rows in (grid for recipe in asked for grid in pieces_of(recipe.name).printed(kept, scale)):
         console.print(_plain(heads, rows))
     if facts["left_out"]:
         console.print(f"left out: {facts['left_out']} runs in raw/ that no recipe has at {scale.name} scale")

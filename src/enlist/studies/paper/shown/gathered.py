@@ -13,19 +13,19 @@ from typing import Any
 from enlist.report.paper import tables as paper_tables
 from enlist.report.paper.bars import draw_bars
 from enlist.report.paper.figures import draw_curves
-from enlist.report.paper.page import Exhibit, Grid, Judged, Reproduction, write_markdown, write_page
+from enlist.report.paper.page import Exhibit, Judged, Reproduction, write_markdown, write_page
 from enlist.report.paper.tables import Table
 from enlist.report.record import write_whole
 from enlist.studies.paper import raw as metrics
 from enlist.studies.paper.catalogue import RECIPES, every
 from enlist.studies.paper.claims.judging import NOT_RUN, Verdict
 from enlist.studies.paper.claims.verdicts import verdicts
-from enlist.studies.paper.raw import Raw, Sitting
+from enlist.studies.paper.raw import Raw
 from enlist.studies.paper.recipe import Recipe
 from enlist.studies.paper.setting import Scale
-from enlist.studies.paper.shown import tabled, tabled_choices, tabled_costs, tabled_starts
 from enlist.studies.paper.shown.drawing import drawing, headline, warning
 from enlist.studies.paper.shown.gathered_costs import cost_of, costs_of, environment
+from enlist.studies.paper.shown.pieces import Pieces, pieces_of
 
 RAW, RECIPES_ROOM = "raw", "enlist.studies.paper.recipes"
 VERDICTS_FILE, ENVIRONMENT_FILE = "verdicts.json", "environment.json"
@@ -65,12 +65,24 @@ def write_all(out: Path, scale: Scale, recipes: Sequence[Recipe]) -> dict[str, A
     ]
     exhibits = []
     for recipe in recipes:
-        picture = _picture(recipe, raw, scale, out)
-        table = _table(recipe, raw, scale)
+        pieces = pieces_of(recipe.name)
+        picture = _picture(recipe, pieces, raw, scale, out)
+        table = None if pieces.table is None else pieces.table(raw, scale)
         files += [picture] if picture else []
         files += _write_table(table, out) if table is not None else []
         claims = [each.number for each in judged if each.bears_on(recipe.name)]
-        exhibits.append(_exhibit(recipe, raw, sittings, scale, picture, table, claims))
+        exhibits.append(
+            Exhibit(
+                recipe.name,
+                headline(recipe),
+                [*description(recipe), *pieces.words(raw, scale)],
+                picture,
+                table,
+                pieces.grids(raw, scale),
+                claims,
+                cost_of(recipe, raw, sittings, scale).words(),
+            )
+        )
     facts = environment(raw, sittings, recipes, scale) | {"left_out": len(there) - len(raw)}
     files.append(_keep(out, ENVIRONMENT_FILE, facts))
     found = _reproduction(raw, scale, recipes, judged, exhibits, facts)
@@ -94,10 +106,10 @@ def _keep(out: Path, name: str, facts: dict[str, Any]) -> str:
     return name
 
 
-def _picture(recipe: Recipe, raw: Raw, scale: Scale, out: Path) -> str | None:
+def _picture(recipe: Recipe, pieces: Pieces, raw: Raw, scale: Scale, out: Path) -> str | None:
     name = f"figures/{recipe.name}.png"
-    if recipe.name == "fig7":
-        bars, goal, notes = tabled_costs.bars(raw, scale)
+    if pieces.bars is not None:
+        bars, goal, notes = pieces.bars(raw, scale)
         draw_bars(headline(recipe), goal, bars, out / name, notes, warning(scale, recipe.runs(scale)))
     elif recipe.panels is not None:
         draw_curves(drawing(recipe, raw, scale), out / name)
@@ -106,50 +118,11 @@ def _picture(recipe: Recipe, raw: Raw, scale: Scale, out: Path) -> str | None:
     return name
 
 
-def _table(recipe: Recipe, raw: Raw, scale: Scale) -> Table | None:
-    if recipe.name == "table1":
-        return tabled.table1()
-    if recipe.name == "table2":
-        return tabled_costs.table2_of(raw, scale)
-    return tabled.table3_of(raw, scale) if recipe.name == "table3" else None
-
-
 def _write_table(table: Table, out: Path) -> list[str]:
     names = [f"tables/{table.name}.csv", f"tables/{table.name}.tex"]
     paper_tables.write_csv(table, out / names[0])
     paper_tables.write_latex(table, out / names[1])
     return names
-
-
-def _exhibit(
-    recipe: Recipe,
-    raw: Raw,
-    sittings: Sequence[Sitting],
-    scale: Scale,
-    picture: str | None,
-    table: Table | None,
-    claims: Sequence[int],
-) -> Exhibit:
-    grids: list[Grid] = []
-    about = description(recipe)
-    if recipe.name == "table3":
-        grids = [tabled.divergence_rows(raw, scale)]
-    if recipe.name == "starts":
-        grids = [tabled_starts.start_rows(raw, scale)]
-    if recipe.name == "choices":
-        grids = tabled_choices.choice_grids(raw, scale)
-        about = [*about, tabled_choices.choice_words(raw, scale), tabled_choices.beginning_words(raw, scale)]
-    cost = cost_of(recipe, raw, sittings, scale)
-    return Exhibit(
-        recipe.name,
-        headline(recipe),
-        about,
-        picture,
-        table,
-        grids,
-        claims,
-        cost.words(),
-    )
 
 
 def description(recipe: Recipe) -> list[str]:
