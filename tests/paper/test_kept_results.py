@@ -8,7 +8,7 @@ import pytest
 
 from enlist.studies.paper import raw
 from enlist.studies.paper.catalogue import RECIPES
-from enlist.studies.paper.claims.verdicts import verdicts
+from enlist.studies.paper.claims.verdicts import FAILS, HOLDS, IN_PART, verdicts
 from enlist.studies.paper.setting import FULL
 
 ROOT = Path(__file__).parents[2]
@@ -49,3 +49,6 @@ def test_the_document_shows_the_verdicts_table_2_and_every_figure():
     for figure in (KEPT / "figures").glob("*.png"):
         assert f"(../results/paper/figures/{figure.name})" in document
     assert f"{sum(1 for _ in raw.read(KEPT / 'raw')):,} runs" in document
+    judged = [each["verdict"] for each in json.loads((KEPT / "verdicts.json").read_text())["verdicts"]]
+    counts = [judged.count(each) for each in (HOLDS, IN_PART, FAILS)]
+    assert "of {} claims {} hold, {} hold in part, {} do not".format(sum(counts), *counts) in document

@@ -25,7 +25,7 @@ from enlist.studies.paper.raw import Raw, Sitting
 from enlist.studies.paper.recipe import where
 from enlist.studies.paper.recipes import starts, table2, table3
 from enlist.studies.paper.setting import FULL, SMALL, Way
-from enlist.studies.paper.shown import tabled, tabled_costs, tabled_starts
+from enlist.studies.paper.shown import tabled, tabled_costs, tabled_own
 from enlist.studies.paper.shown.drawing import drawing, setting_words, trace, warning
 from enlist.studies.paper.shown.gathered import description, shown, write_all
 from enlist.studies.paper.shown.gathered_costs import cost_of, costs_of, environment, wall_shares
@@ -337,7 +337,7 @@ def test_what_first_weights_do_is_shown_and_said():
         return curve
 
     raw = made(FULL, then=then)
-    heads, rows = tabled_starts.start_rows(raw, FULL)
+    heads, rows = tabled_own.start_rows(raw, FULL)
     assert len(rows) == 8
     cells = [dict(zip(heads, row, strict=True)) for row in rows]
     for row in cells:
@@ -352,7 +352,7 @@ def test_what_first_weights_do_is_shown_and_said():
     # Until they are run nothing is said of them, and the table says so.
     before = made(FULL, then=then, keep=lambda setting: setting.start is None)
     assert "first weights" not in verdicts(before, FULL)[9].statistic
-    _, rows = tabled_starts.start_rows(before, FULL)
+    _, rows = tabled_own.start_rows(before, FULL)
     assert {(row[4], row[7]) for row in rows} == {(NOT_RUN, NOT_RUN)}
 
 

@@ -75,8 +75,10 @@ def _tidy(out: Path, kept: Raw) -> None:
 def _place(out: Path, setting: Setting) -> Path:
     """Where a run is kept until it is finished."""
     # What is as usual is not said, as before anything else could be asked for: such runs are gone on with.
-    usual = Way(setting.batch)._asdict()
-    said = [value for name, value in setting._asdict().items() if value is not None or name not in usual]
+    may_be_usual = (*Way._fields, "variates")
+    said = [
+        value for name, value in setting._asdict().items() if value is not None or name not in may_be_usual
+    ]
     return out / WORK / "-".join(map(str, said)).replace(":", "_")
 
 

@@ -52,6 +52,14 @@ class Curve(NamedTuple):
         reached = np.flatnonzero(self.test_accuracy >= accuracy - 1e-9)
         return int(self.round[reached[0]]) if len(reached) else None
 
+    def within(self, rounds: int) -> "Curve":
+        """The first so many rounds of it: one that diverged later did not diverge in these."""
+        known = self.round <= rounds
+        if known.all():
+            return self
+        series = {name: getattr(self, name)[known] for name in ("round", *SERIES)}
+        return self._replace(status="done", **series)
+
     def best_accuracy(self) -> float | None:
         """The highest test accuracy of any round; None where there is none."""
         known = self.test_accuracy[np.isfinite(self.test_accuracy)]

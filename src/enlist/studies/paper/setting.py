@@ -57,6 +57,7 @@ class Setting(NamedTuple):
         rows: training rows that are used, drawn once; 0 for all of them.
         partition: digits:P, iid, shards:2, ...; `workers` = 1 is training in one place.
         eval_rows: training rows that the training loss is estimated from; None for all of them.
+        variates: SCAFFOLD's option, I or II; None as usual.
     """
 
     dataset: str
@@ -77,6 +78,7 @@ class Setting(NamedTuple):
     augment: str | None = None
     pixels: str | None = None
     start: str | None = None
+    variates: str | None = None
 
     @property
     def is_papers(self) -> bool:
@@ -106,8 +108,9 @@ class Setting(NamedTuple):
     def group(self) -> str:
         """What runs that advance together have in common, in words."""
         varied = "" if self.augment is None else f" {self.augment}"
+        option = "" if self.variates is None else f" {self.variates}"
         return (
-            f"{self.dataset} {self.model} {self.algorithm} n={self.cohort} of {self.workers} "
+            f"{self.dataset} {self.model} {self.algorithm}{option} n={self.cohort} of {self.workers} "
             f"K={self.local_epochs} batch={self.batch}{varied} T={self.rounds}"
         )
 

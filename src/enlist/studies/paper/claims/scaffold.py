@@ -14,10 +14,11 @@ from enlist.studies.paper.claims.judging import (
     judged,
     spanned,
 )
-from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import MODELS
+from enlist.studies.paper.recipes import scaffold as study
 from enlist.studies.paper.recipes import starts
-from enlist.studies.paper.recipes.table2 import METHODS, NAMES, ROWS, SKEWS, Row, model_of, rows
+from enlist.studies.paper.recipes.table2 import METHODS, NAMES, ROWS, SKEWS, TARGETS, Row, model_of, rows
 from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.statistics.race import Race, costed, raced
 from enlist.studies.paper.statistics.seeds import (
@@ -26,6 +27,7 @@ from enlist.studies.paper.statistics.seeds import (
     PerSeed,
     finding,
     mean,
+    median,
     minus,
     rounded,
 )
@@ -49,7 +51,7 @@ ROUNDS = Claim(
     f"{CLEAR_RATIO}. Each part by itself: {GRADED}; the whole holds "
     "where all parts do, and does not where none does.",
     ("table2",),
-    shown=("fig7", "starts"),
+    shown=("fig7", "scaffold", "starts"),
 )
 TWICE = Claim(
     11,
@@ -79,6 +81,7 @@ def fewer_rounds(raw: Raw, scale: Scale) -> Verdict:
         _impossible(cells),
         _own_table(mnist),
         _other_starts(raw, scale),
+        _other_batches(raw, scale),
     ]
     verdict = judged(ROUNDS, parts, " ".join(filter(None, more)), alike=True)
     counts = Counter(cell.verdict for cell in cells)
@@ -213,6 +216,28 @@ def _other_starts(raw: Raw, scale: Scale) -> str:
             f"{name} {signs.count(1)} of {len(signs)}, SCAFFOLD diverging in {gone} of {len(runs)} runs"
         )
     return f"MNIST without LR, rows that are so, by first weights: {'; '.join(said)}."
+
+
+def _other_batches(raw: Raw, scale: Scale) -> str:
+    """What other batches would have said, by the runs of the study of SCAFFOLD."""
+    tries = [each for each in study.tries(scale) if each.option in (None, study.USUAL)]
+    said = []
+    for batch in sorted({each.batch for each in tries}):
+        by_method = {each.method: each for each in tries if each.batch == batch}
+        signs = []
+        for row in study.rows(scale):
+            runs = [study.found(raw, scale, row, by_method[method]) for method in ("fedavg", "scaffold")]
+            if all(runs):
+                fedavg, scaffold = (_median_to_target(own) for own in runs)
+                signs.append(similar(fedavg, scaffold) if math.isfinite(min(fedavg, scaffold)) else 0)
+        if not signs:
+            return ""
+        said.append(f"{batch}: {signs.count(1)} of {len(signs)}")
+    return f"Those with 10 workers a round, by batch: {', '.join(said)}."
+
+
+def _median_to_target(runs: Sequence[Curve]) -> float:
+    return median([run.rounds_to(TARGETS[run.setting.dataset]) for run in runs]) or math.inf
 
 
 def _twice(raw: Raw, scale: Scale, row: Row) -> Finding:

@@ -26,8 +26,8 @@ of 50 to 63.0% and 33.3%. Varied images are not run yet. 38 runs, two of them ta
 H200, 4.8 of them for CIFAR-10; the 48 of pixels and weights: 59 minutes on two CPU cores.
 
 Not searched: on CIFAR-10 pixels are standardised by channel and weights start as He proposes (LeCun in the last
-layer), since a norm follows every convolution; group normalisation in ResNet-18; SCAFFOLD's option II; a partial
-last batch counts with its true size.
+layer), since a norm follows every convolution; group normalisation in ResNet-18; a partial last batch counts with
+its true size. SCAFFOLD's option is another study's (`scaffold`).
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.shown.tabled import divergence_rows, table1, table3_of
 from enlist.studies.paper.shown.tabled_choices import beginning_words, choice_grids, choice_words
 from enlist.studies.paper.shown.tabled_costs import bars, method_rows, table2_of
-from enlist.studies.paper.shown.tabled_starts import start_rows
+from enlist.studies.paper.shown.tabled_own import option_words, scaffold_rows, start_rows
 
 
 def _nothing(raw: Raw, scale: Scale) -> Sequence[Grid]:
@@ -53,6 +53,10 @@ def _starts(raw: Raw, scale: Scale) -> list[Grid]:
     return [start_rows(raw, scale)]
 
 
+def _scaffold(raw: Raw, scale: Scale) -> list[Grid]:
+    return [scaffold_rows(raw, scale)]
+
+
 def _rates(raw: Raw, scale: Scale) -> list[Grid]:
     """The rates of the eleven analyses, without the rounds that follow from them."""
     shown = ("analysis", "data", "rate, all workers", "rate, some of them")
@@ -69,6 +73,9 @@ def _best_of_grid(raw: Raw, scale: Scale) -> list[Grid]:
 PIECES = {
     "choices": Pieces(grids=choice_grids, words=_choice_words, printed=choice_grids),
     "fig7": Pieces(bars=bars),
+    "scaffold": Pieces(
+        grids=_scaffold, words=lambda raw, scale: [option_words(raw, scale)], printed=_scaffold
+    ),
     "starts": Pieces(grids=_starts, printed=_starts),
     "table1": Pieces(table=lambda raw, scale: table1(), printed=_rates),
     "table2": Pieces(table=table2_of, printed=lambda raw, scale: [method_rows(raw, scale)]),
