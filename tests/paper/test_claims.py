@@ -343,3 +343,17 @@ def test_the_claim_about_digits_follows_from_their_distribution(cohort, expected
     exact = digits_seen.exactly(10, 10, cohort)
     drawn = {k: float(chance) for k, chance in exact.items()}
     assert digits.judged_by(exact, drawn, drawn).verdict == expected
+
+
+def test_how_much_harder_skewed_images_are_than_the_table_has_it_is_said():
+    def then(curve):
+        own = curve.setting
+        if (own.dataset, own.cohort, own.workers) != ("cifar10", 10, 100):
+            return curve
+        pace = 400 if own.partition == "shards:2" else 40 + 10 * own.seed
+        return curve._replace(test_accuracy=np.minimum(curve.round / pace, 1.0))
+
+    # Two shards come to 61 / 400 in 61 rounds; i.i.d. data, by 1 / 40 or 1 / 50 a round, in 7 or 8.
+    said = judged(8, doctored.made(FULL, then=then)).statistic
+    assert "here i.i.d. data come in 7 to 8 to what two shards come to in 61." in said
+    assert "Table 2 has" not in judged(8, doctored.made(SMALL), SMALL).statistic

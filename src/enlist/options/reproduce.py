@@ -40,8 +40,8 @@ class ReproduceOptions:
     """Runs the paper's experiments and leaves raw metrics, figures, tables, verdicts on its claims and a page."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """fig1 ... fig7, table1 ... table3, choices (what the paper leaves unsaid), scaffold, starts and unbalanced (our
-    own), all of them with all; or verdicts, which runs nothing and makes figures, tables, verdicts and page anew
-    from raw metrics."""
+    """fig1 ... fig7, table1 ... table3, choices (what the paper leaves unsaid), goals, scaffold, starts and
+    unbalanced (our own), all of them with all; or verdicts, which runs nothing and makes figures, tables, verdicts
+    and page anew from raw metrics."""
     extent: ReproduceExtent = ReproduceExtent()
     output: ReproduceOutput = ReproduceOutput()

@@ -51,7 +51,7 @@ ROUNDS = Claim(
     f"{CLEAR_RATIO}. Each part by itself: {GRADED}; the whole holds "
     "where all parts do, and does not where none does.",
     ("table2",),
-    shown=("fig7", "scaffold", "starts"),
+    shown=("fig7", "goals", "scaffold", "starts"),
 )
 TWICE = Claim(
     11,

@@ -8,8 +8,9 @@ Found: with 10 workers a round the 2NN takes a few rounds more from PyTorch's, w
 of 56 with two digits, SCAFFOLD 36 instead of 34). The CNN by SCAFFOLD with two digits diverges from both: from He's
 in rounds 4, 10 and 19, one seed after it had come to 95%; from PyTorch's in 26, 33 and 50, each after that, in 15,
 18 and 19, where the paper has 14. With all digits it takes 2 rounds from both and does not diverge. With all
-workers, and by FedAvg with the CNN, the other weights are not run yet (in `choices` FedAvg takes 16, 18 and 19
-rounds with two digits from both). 90 of 128 runs; those from PyTorch's on two CPU cores.
+workers SCAFFOLD takes 5 rounds with the 2NN and all digits (2 of 5 seeds; from He's 4 or 5); the other rows with all
+workers, and FedAvg with the CNN, are not run from PyTorch's yet (in `choices` FedAvg takes 16, 18 and 19 rounds with
+two digits from both). 92 of 128 runs; those from PyTorch's on two CPU cores.
 """
 
 from enlist.studies.paper.recipe import FULL_COHORT, PARTIAL_COHORT, THREE, Recipe, on_mnist

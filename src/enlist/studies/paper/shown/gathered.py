@@ -30,7 +30,7 @@ from enlist.studies.paper.shown.pieces import Pieces, pieces_of
 RAW, RECIPES_ROOM = "raw", "enlist.studies.paper.recipes"
 VERDICTS_FILE, ENVIRONMENT_FILE = "verdicts.json", "environment.json"
 PAGE_FILE, MARKDOWN_FILE = "report.html", "reproduction.md"
-OWN = ("scaffold", "starts", "unbalanced")
+OWN = ("goals", "scaffold", "starts", "unbalanced")
 FOUND = "Found at full scale, by the runs that enlist keeps in results/paper:"
 
 

@@ -11,6 +11,7 @@ from enlist.studies.paper.setting import Scale
 from enlist.studies.paper.shown.tabled import divergence_rows, table1, table3_of
 from enlist.studies.paper.shown.tabled_choices import beginning_words, choice_grids, choice_words
 from enlist.studies.paper.shown.tabled_costs import bars, method_rows, table2_of
+from enlist.studies.paper.shown.tabled_goals import distance_rows, goal_grids, goal_words
 from enlist.studies.paper.shown.tabled_own import option_words, scaffold_rows, start_rows
 
 
@@ -73,6 +74,11 @@ def _best_of_grid(raw: Raw, scale: Scale) -> list[Grid]:
 PIECES = {
     "choices": Pieces(grids=choice_grids, words=_choice_words, printed=choice_grids),
     "fig7": Pieces(bars=bars),
+    "goals": Pieces(
+        grids=goal_grids,
+        words=lambda raw, scale: [goal_words(raw, scale)],
+        printed=lambda raw, scale: [distance_rows(raw, scale)],
+    ),
     "scaffold": Pieces(
         grids=_scaffold, words=lambda raw, scale: [option_words(raw, scale)], printed=_scaffold
     ),

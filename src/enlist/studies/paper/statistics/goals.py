@@ -1,0 +1,70 @@
+"""How far rounds to a goal, with a batch, are from those of table 2 on MNIST."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipes import goals
+from enlist.studies.paper.recipes.goals import Cell
+from enlist.studies.paper.recipes.table2 import METHODS, TARGETS
+from enlist.studies.paper.setting import Scale
+
+PERCENTS = range(80, 99)
+PRINTED = TARGETS["mnist"]
+CANDIDATES = [percent / 100 for percent in PERCENTS]
+
+
+class Fit(NamedTuple):
+    """A goal and a batch, and how far the rounds are from the table's."""
+
+    goal: float
+    batch: int
+    distance: float
+
+
+def rounds_to(raw: Raw, scale: Scale, cell: Cell, goal: float, batch: int) -> int | None:
+    """Rounds of a cell; None where the goal is not reached, or the run not there."""
+    curve = goals.found(raw, scale, cell, batch)
+    return None if curve is None else curve.rounds_to(goal)
+
+
+def distance(
+    raw: Raw, scale: Scale, goal: float, batch: int, methods: Sequence[str] = METHODS
+) -> float | None:
+    """The mean of |log2(rounds / paper's rounds)| over the cells of these methods; None where not all are there."""
+    far = []
+    for cell in goals.cells(scale):
+        if cell.method not in methods:
+            continue
+        curve = goals.found(raw, scale, cell, batch)
+        if curve is None:
+            return None
+        most = min(goals.ROUNDS, curve.setting.rounds)
+        far.append(abs(math.log2((curve.rounds_to(goal) or most) / cell.paper)))
+    return sum(far) / len(far) if far else None
+
+
+def fits(raw: Raw, scale: Scale) -> list[Fit]:
+    """Every goal with every batch whose cells are all there."""
+    known = [
+        Fit(goal, batch, far)
+        for batch in goals.batches(scale)
+        for goal in CANDIDATES
+        if (far := distance(raw, scale, goal, batch)) is not None
+    ]
+    return known
+
+
+def nearest(known: Sequence[Fit]) -> Fit | None:
+    """The one with the least distance; of equal ones the first."""
+    return min(known, key=lambda fit: fit.distance, default=None)
+
+
+def within_factor(raw: Raw, scale: Scale, fit: Fit, factor: float) -> tuple[int, int]:
+    """How many cells take the table's rounds up to this factor, and how many there are."""
+    ratios = [
+        None if (rounds := rounds_to(raw, scale, cell, fit.goal, fit.batch)) is None else rounds / cell.paper
+        for cell in goals.cells(scale)
+    ]
+    return sum(each is not None and 1 / factor <= each <= factor for each in ratios), len(ratios)
