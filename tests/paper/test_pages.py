@@ -15,6 +15,7 @@ from matplotlib.legend import Legend
 from enlist.report.document import prose
 from enlist.report.paper import bars as paper_bars
 from enlist.report.paper import figures as paper_figures
+from enlist.report.paper import page
 from enlist.report.paper import tables as paper_tables
 from enlist.report.paper.bars import Bar, draw_bars
 from enlist.report.paper.figures import NOT_RUN, Column, Drawing, Trace, draw_curves
@@ -410,6 +411,15 @@ def test_the_page_is_complete_in_itself(folder):
         "Batches, varied images, pixels and first weights",
     ):
         assert title in body
+
+
+def test_columns_that_name_a_row_stand_left_and_numbers_right():
+    assert page._leading_words([["MNIST", "10", "CNN", "3"], ["MNIST", "100", "LR", "5"]]) == 3
+    assert (
+        page._leading_words([["MNIST", "batches of 10", "6 of 8"], ["MNIST", "batches of 20", NOT_RUN]]) == 2
+    )
+    assert page._leading_words([["90%", "0.86", "0.72 nearest"], ["95%", NOT_RUN, "1.2"]]) == 1
+    assert page._leading_words([["0 to 1", "He's", "12 of 12"]]) == 2
 
 
 def test_commands_are_set_as_code():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from enlist.report.document import header, prose, section, text, write_document
+from enlist.report.paper.figures import NOT_RUN
 from enlist.report.paper.tables import Table, markdown
 from enlist.report.record import write_whole
 from enlist.report.tables import html_table
@@ -142,7 +143,7 @@ def _exhibit(exhibit: Exhibit, judged: Sequence[Judged], place: Path) -> str:
         body += f'<div class="left{exhibit.table.left}">{html_table(exhibit.table.heads, exhibit.table.rows)}</div>'
         body += f'<p class="note below">{text(exhibit.table.caption)}</p>'
     body += "".join(
-        f'<div class="plain">{html_table(*grid)}</div><p class="below"></p>'
+        f'<div class="plain words{_leading_words(grid[1])}">{html_table(*grid)}</div><p class="below"></p>'
         for grid in exhibit.grids
         if grid[1]
     )
@@ -153,6 +154,15 @@ def _exhibit(exhibit: Exhibit, judged: Sequence[Judged], place: Path) -> str:
         if each.number in exhibit.claims
     )
     return section(text(exhibit.title), f'{body}<p class="note">{text(exhibit.cost)}</p>')
+
+
+def _leading_words(rows: Sequence[Sequence[str]]) -> int:
+    """How many columns from the first on name what a row is, of three at most: up to the last that holds words."""
+
+    def is_word(cell: str) -> bool:
+        return cell[:1].isalpha() and cell != NOT_RUN
+
+    return max((place for row in rows for place, cell in enumerate(row[:3], 1) if is_word(cell)), default=1)
 
 
 def _image(words: str, png: bytes) -> str:
@@ -174,7 +184,8 @@ figure img { max-width: 100%; display: block } figure { background: #fff }
   border: 1px solid; color: var(--muted) }
 .verdict.good { color: var(--good) } .verdict.bad { color: var(--bad) } .verdict.part { color: var(--c0) }
 .left3 :is(td, th):nth-child(-n+3), .left7 :is(td, th) { text-align: left }
-.plain tbody th { white-space: nowrap } .plain :is(td, th):nth-child(2) { text-align: left }
+.plain tbody th { white-space: nowrap } .words2 :is(td, th):nth-child(-n+2) { text-align: left }
+.words3 :is(td, th):nth-child(-n+3) { text-align: left }
 .left3 td, .left3 th { padding: 6px 10px } .left3 table { font-size: 13.5px }
 .warning { color: var(--bad); font-weight: 600 } .claim { max-width: none } .claim a { color: inherit }
 </style>
