@@ -47,13 +47,12 @@ def distance(
 
 def fits(raw: Raw, scale: Scale) -> list[Fit]:
     """Every goal with every batch whose cells are all there."""
-    known = [
+    return [
         Fit(goal, batch, far)
         for batch in goals.batches(scale)
         for goal in CANDIDATES
         if (far := distance(raw, scale, goal, batch)) is not None
     ]
-    return known
 
 
 def nearest(known: Sequence[Fit]) -> Fit | None:
