@@ -5,6 +5,7 @@ import pytest
 from doctored import curve_of, made
 
 from enlist.report.paper.figures import NOT_RUN
+from enlist.studies.paper import raw
 from enlist.studies.paper.claims.verdicts import verdicts
 from enlist.studies.paper.recipes import choices, scaffold, table2
 from enlist.studies.paper.setting import FULL, SMALL, Setting
@@ -83,7 +84,8 @@ def test_what_other_batches_would_have_said_stands_beside_the_claim_on_table_2()
         return curve._replace(test_accuracy=np.where(curve.round < wanted, 0.11, 0.97))
 
     said = verdicts(made(FULL, then=slow), FULL)[9].statistic
-    assert "by batch: 10: 4 of 4, 20: 0 of 4, 50: 0 of 4, 100: 4 of 4." in said
+    # Where neither arrives nothing is said.
+    assert "by batch: 10: 4 of 4, 20: 0 of 4, 100: 4 of 4." in said
     shared = set(table2.runs(FULL))
     before = verdicts(made(FULL, keep=lambda setting: setting in shared), FULL)[9].statistic
     assert "by batch" not in before
@@ -102,6 +104,10 @@ def test_of_a_longer_run_only_the_rounds_that_count_are_looked_at():
     assert len(cut.round) == len(cut.train_loss) == len(cut.test_accuracy) == 40
     assert whole.rounds_to(0.9) is not None
     assert cut.rounds_to(0.9) is None
+    # The round after the last one that is there is where it diverged.
+    assert whole.within(100).status == "done"
+    in_41 = whole._replace(**{name: getattr(whole, name)[:40] for name in ("round", *raw.SERIES)})
+    assert (in_41.within(40).status, in_41.within(41).status) == ("done", "diverged")
     short = whole._replace(
         round=np.arange(1, 4), **{name: np.ones(3) for name in ("train_loss", "test_loss", "test_accuracy")}
     )

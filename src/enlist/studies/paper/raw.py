@@ -54,9 +54,9 @@ class Curve(NamedTuple):
 
     def within(self, rounds: int) -> "Curve":
         """The first so many rounds of it: one that diverged later did not diverge in these."""
-        known = self.round <= rounds
-        if known.all():
+        if not len(self.round) or self.round[-1] < rounds:
             return self
+        known = self.round <= rounds
         series = {name: getattr(self, name)[known] for name in ("round", *SERIES)}
         return self._replace(status="done", **series)
 

@@ -88,13 +88,16 @@ def _beside_the_table(raw: Raw, scale: Scale) -> str:
             return ""
         best = skewed[seed].within(papers[SKEWED]).best_accuracy()
         rounds = None if best is None else even[seed].rounds_to(best)
-        reached += [] if rounds is None else [rounds]
+        if rounds is None:
+            return ""
+        reached.append(rounds)
     if not reached:
         return ""
-    here = f"here i.i.d. data come in {span(reached, '{:g}')} to what two shards come to in {papers[SKEWED]}"
+    seeds = f"{len(reached)} seed{'s' * (len(reached) > 1)}"
     return (
         f"Table 2 has n = {PARTIAL_COHORT} come to 75% in {papers[SKEWED]} rounds on two shards a worker and in "
-        f"{papers[EVEN]} on i.i.d. data; {here}."
+        f"{papers[EVEN]} on i.i.d. data; here i.i.d. data come in {span(reached, '{:g}')} ({seeds}) to the best of "
+        f"two shards' first {papers[SKEWED]}."
     )
 
 

@@ -219,7 +219,7 @@ def _other_starts(raw: Raw, scale: Scale) -> str:
 
 
 def _other_batches(raw: Raw, scale: Scale) -> str:
-    """What other batches would have said, by the runs of the study of SCAFFOLD."""
+    """What other batches would have said, by the runs of the study of SCAFFOLD, of rows in which either arrives."""
     tries = [each for each in study.tries(scale) if each.option in (None, study.USUAL)]
     said = []
     for batch in sorted({each.batch for each in tries}):
@@ -227,13 +227,13 @@ def _other_batches(raw: Raw, scale: Scale) -> str:
         signs = []
         for row in study.rows(scale):
             runs = [study.found(raw, scale, row, by_method[method]) for method in ("fedavg", "scaffold")]
-            if all(runs):
-                fedavg, scaffold = (_median_to_target(own) for own in runs)
-                signs.append(similar(fedavg, scaffold) if math.isfinite(min(fedavg, scaffold)) else 0)
-        if not signs:
-            return ""
-        said.append(f"{batch}: {signs.count(1)} of {len(signs)}")
-    return f"Those with 10 workers a round, by batch: {', '.join(said)}."
+            fedavg, scaffold = (_median_to_target(own) for own in runs)
+            if all(runs) and math.isfinite(min(fedavg, scaffold)):
+                signs.append(similar(fedavg, scaffold))
+        said += [f"{batch}: {signs.count(1)} of {len(signs)}"] if signs else []
+    if len(said) < 2:
+        return ""
+    return f"With 10 workers a round, rows of the 2NN and the CNN that are so, by batch: {', '.join(said)}."
 
 
 def _median_to_target(runs: Sequence[Curve]) -> float:

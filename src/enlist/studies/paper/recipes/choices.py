@@ -28,7 +28,7 @@ H200, 4.8 of them for CIFAR-10; the 48 of pixels and weights: 59 minutes on two 
 Not searched: on CIFAR-10 pixels are standardised by channel and weights start as He proposes (LeCun in the last
 layer), since a norm follows every convolution; group normalisation in ResNet-18; a partial last batch counts with
 its true size. SCAFFOLD's option is another study's (`scaffold`); so is the goal, which may not have been the printed
-one: for one of 88 to 90% larger batches would be nearer (`goals`).
+one (`goals`).
 """
 
 from collections.abc import Mapping

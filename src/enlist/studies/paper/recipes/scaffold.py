@@ -7,12 +7,12 @@ both do in as many, II, which costs nothing. Since `choices` looks at FedAvg alo
 the other batches, seed 0. 100 rounds of the 2NN, 40 of the CNN (of table 2's runs the first 40). At small scale the
 2NN alone.
 
-Found: option II comes to 95% in 10 of 12 runs, I in 1: with all ten digits too the 2NN then ends below it and the
-CNN diverges. The batch is not why the CNN diverges by option II with two digits: with 20, 50 and 100 it does so in
-rounds 37, 7 and 20, where FedAvg takes 24, 25 and 34 rounds to 95%. With every batch FedAvg takes similar or fewer
-rounds in three rows; in the fourth, of the 2NN with two digits, 1.7 and 1.5 times as many with batches of 10 and 20,
-and more than 100 with larger ones, where SCAFFOLD takes 71 and 98. 60 runs, 24 of them table 2's and 6 those of
-`choices`; the 30 others: 24 minutes on two CPU cores.
+Found: option II comes to 95% in 10 of 12 runs, I in 1, which diverges later: by option I 7 runs diverge and 5 end no
+better than guessing, those with all ten digits too. The batch is not why the CNN diverges by option II with two
+digits: with 20, 50 and 100 it does so in rounds 37, 7 and 20, where FedAvg takes 24, 25 and 34 rounds to 95%. With
+every batch FedAvg takes similar or fewer rounds in three rows; in the fourth, of the 2NN with two digits, 1.7 and 1.5
+times as many with batches of 10 and 20, and more than 100 with larger ones, where SCAFFOLD takes 71 and 98. 60 runs,
+24 of them table 2's and 6 those of `choices`; the 30 others: 25 minutes on two CPU cores.
 """
 
 from typing import Any, NamedTuple

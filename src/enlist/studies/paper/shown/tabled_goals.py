@@ -1,9 +1,11 @@
 """Which goal and which batch table 2's rounds on MNIST fit, as plain tables and in words."""
 
+from collections.abc import Sequence
+
 from enlist.report.paper.figures import NOT_RUN
 from enlist.report.paper.page import Grid
 from enlist.studies.paper.raw import Raw
-from enlist.studies.paper.recipe import MODELS
+from enlist.studies.paper.recipe import MODELS, THREE
 from enlist.studies.paper.recipes import goals
 from enlist.studies.paper.recipes.table2 import METHODS, NAMES, SKEWS
 from enlist.studies.paper.setting import Scale
@@ -12,6 +14,7 @@ from enlist.studies.paper.statistics.goals import (
     PRINTED,
     Fit,
     distance,
+    diverged,
     fits,
     nearest,
     rounds_to,
@@ -19,6 +22,8 @@ from enlist.studies.paper.statistics.goals import (
 )
 from enlist.studies.paper.statistics.table2 import CLOSE
 
+# Those that can come to the printed goal.
+REST = THREE[1:]
 # Goals that the table has, and the nearest; the others are looked at too.
 SHOWN = (0.8, 0.85, 0.88, 0.89, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97)
 
@@ -52,7 +57,7 @@ def round_rows(raw: Raw, scale: Scale) -> Grid:
     for cell in goals.cells(scale):
         row = cell.row
         place = (f"MNIST, {SKEWS[row.partition]}", f"{row.cohort}", MODELS[row.model])
-        ours = [rounds_to(raw, scale, cell, *pair) for pair in pairs]
+        ours = [_rounds(raw, scale, cell, *pair) for pair in pairs]
         by_row.setdefault(place, {})[cell.method] = [
             f"{cell.paper}",
             *("–" if t is None else f"{t}" for t in ours),
@@ -65,6 +70,13 @@ def round_rows(raw: Raw, scale: Scale) -> Grid:
     return heads, rows
 
 
+def _rounds(raw: Raw, scale: Scale, cell: goals.Cell, goal: float, batch: int) -> str:
+    if goals.found(raw, scale, cell, batch) is None:
+        return NOT_RUN
+    rounds = rounds_to(raw, scale, cell, goal, batch)
+    return "–" if rounds is None else f"{rounds}"
+
+
 def _pairs(raw: Raw, scale: Scale) -> list[tuple[float, int]]:
     best = nearest(fits(raw, scale))
     usual = (PRINTED, scale.ways["mnist"].batch)
@@ -72,30 +84,49 @@ def _pairs(raw: Raw, scale: Scale) -> list[tuple[float, int]]:
 
 
 def goal_words(raw: Raw, scale: Scale) -> str:
-    """Which pair is nearest, beside the printed goal with the batch that is used and with its own best one."""
+    """Which goal is nearest with each batch, and how far the printed one is, with LR and without it."""
     known = fits(raw, scale)
-    best, printed = nearest(known), nearest([fit for fit in known if fit.goal == PRINTED])
-    used = next((fit for fit in known if (fit.goal, fit.batch) == (PRINTED, scale.ways["mnist"].batch)), None)
-    if best is None or printed is None or used is None:
+    if {fit.batch for fit in known} != set(goals.batches(scale)):
         return "Not all runs are there yet."
-    said = f"To the printed {100 * PRINTED:g}%, {_told(raw, scale, used)}"
-    if printed != used:
-        said += f"; {_told(raw, scale, printed)}, the nearest to that goal"
-    if best == printed:
-        return f"{said}: of all goals from {PERCENTS[0]} to {PERCENTS[-1]}% the nearest."
-    of_batches = {fit.batch: nearest([each for each in known if each.batch == fit.batch]) for fit in known}
-    percents = sorted({round(100 * fit.goal) for fit in of_batches.values() if fit is not None})
-    span = " to ".join(str(percent) for percent in dict.fromkeys((percents[0], percents[-1])))
-    return (
-        f"{said}. Of all goals from {PERCENTS[0]} to {PERCENTS[-1]}% those of {span}% are the nearest, whatever the "
-        f"batch; of all pairs that is {100 * best.goal:g}%, {_told(raw, scale, best)}: what the paper counted its "
-        "rounds to may not be what it printed."
-    )
+    best, used = min(known, key=_far), _fit(known, PRINTED, scale.ways["mnist"].batch)
+    by_batch = [min((fit for fit in known if fit.batch == batch), key=_far) for batch in goals.batches(scale)]
+    said = [
+        "Mean distance from the paper's rounds, in doublings: "
+        + "; ".join(_told(raw, scale, f) for f in (used, best)),
+        f"Of all goals from {PERCENTS[0]} to {PERCENTS[-1]}% the nearest with batches of "
+        f"{_listed([str(fit.batch) for fit in by_batch])}: {_listed([_percent(fit.goal) for fit in by_batch])}",
+    ]
+    if rest := fits(raw, scale, REST):
+        own = [min((fit for fit in rest if fit.batch == batch), key=_far) for batch in goals.batches(scale)]
+        said.append(
+            f"Without LR, which cannot come to {_percent(PRINTED)}: {_listed([_percent(fit.goal) for fit in own])}; "
+            + "; ".join(_told(raw, scale, _fit(rest, *fit[:2]), REST) for fit in (used, best))
+        )
+    gone = [(batch, diverged(raw, scale, batch)) for batch in goals.batches(scale)]
+    lost = [f"{count} with batches of {batch}" for batch, count in gone if count]
+    said += [f"Runs that diverge, which count with what they came to before: {_listed(lost)}"] if lost else []
+    said += [] if scale.name == "full" else [f"At {scale.name} scale this says nothing of the paper"]
+    return " ".join(f"{each}." for each in said)
 
 
-def _told(raw: Raw, scale: Scale, fit: Fit) -> str:
-    near, of = within_factor(raw, scale, fit, CLOSE)
-    return (
-        f"with batches of {fit.batch} our rounds are {fit.distance:.2f} doublings from the paper's on average, in "
-        f"{near} of {of} cells within a factor {CLOSE:g}"
-    )
+def _far(fit: Fit) -> float:
+    return fit.distance
+
+
+def _fit(known: Sequence[Fit], goal: float, batch: int) -> Fit:
+    return next(fit for fit in known if (fit.goal, fit.batch) == (goal, batch))
+
+
+def _told(raw: Raw, scale: Scale, fit: Fit, models: Sequence[str] = THREE) -> str:
+    near, of = within_factor(raw, scale, fit, CLOSE, models)
+    where = f"{_percent(fit.goal)} with batches of {fit.batch}"
+    return f"{fit.distance:.2f} to {where}, {near} of {of} cells within a factor {CLOSE:g}"
+
+
+def _percent(goal: float) -> str:
+    return f"{100 * goal:g}%"
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

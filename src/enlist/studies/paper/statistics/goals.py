@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.recipe import THREE
 from enlist.studies.paper.recipes import goals
 from enlist.studies.paper.recipes.goals import Cell
-from enlist.studies.paper.recipes.table2 import METHODS, TARGETS
+from enlist.studies.paper.recipes.table2 import TARGETS
 from enlist.studies.paper.setting import Scale
 
 PERCENTS = range(80, 99)
@@ -29,14 +30,10 @@ def rounds_to(raw: Raw, scale: Scale, cell: Cell, goal: float, batch: int) -> in
     return None if curve is None else curve.rounds_to(goal)
 
 
-def distance(
-    raw: Raw, scale: Scale, goal: float, batch: int, methods: Sequence[str] = METHODS
-) -> float | None:
-    """The mean of |log2(rounds / paper's rounds)| over the cells of these methods; None where not all are there."""
+def distance(raw: Raw, scale: Scale, goal: float, batch: int, models: Sequence[str] = THREE) -> float | None:
+    """The mean of |log2(rounds / paper's rounds)| over the cells of these models; None where not all are there."""
     far = []
-    for cell in goals.cells(scale):
-        if cell.method not in methods:
-            continue
+    for cell in _cells(scale, models):
         curve = goals.found(raw, scale, cell, batch)
         if curve is None:
             return None
@@ -45,13 +42,13 @@ def distance(
     return sum(far) / len(far) if far else None
 
 
-def fits(raw: Raw, scale: Scale) -> list[Fit]:
-    """Every goal with every batch whose cells are all there."""
+def fits(raw: Raw, scale: Scale, models: Sequence[str] = THREE) -> list[Fit]:
+    """Every goal with every batch whose cells are all there, by these models."""
     return [
         Fit(goal, batch, far)
         for batch in goals.batches(scale)
         for goal in CANDIDATES
-        if (far := distance(raw, scale, goal, batch)) is not None
+        if (far := distance(raw, scale, goal, batch, models)) is not None
     ]
 
 
@@ -60,10 +57,23 @@ def nearest(known: Sequence[Fit]) -> Fit | None:
     return min(known, key=lambda fit: fit.distance, default=None)
 
 
-def within_factor(raw: Raw, scale: Scale, fit: Fit, factor: float) -> tuple[int, int]:
+def within_factor(
+    raw: Raw, scale: Scale, fit: Fit, factor: float, models: Sequence[str] = THREE
+) -> tuple[int, int]:
     """How many cells take the table's rounds up to this factor, and how many there are."""
+    cells = _cells(scale, models)
     ratios = [
         None if (rounds := rounds_to(raw, scale, cell, fit.goal, fit.batch)) is None else rounds / cell.paper
-        for cell in goals.cells(scale)
+        for cell in cells
     ]
-    return sum(each is not None and 1 / factor <= each <= factor for each in ratios), len(ratios)
+    return sum(each is not None and 1 / factor <= each <= factor for each in ratios), len(cells)
+
+
+def diverged(raw: Raw, scale: Scale, batch: int) -> int:
+    """How many of the runs with a batch diverge in the rounds that count."""
+    curves = [goals.found(raw, scale, cell, batch) for cell in goals.cells(scale)]
+    return sum(curve is not None and curve.status != "done" for curve in curves)
+
+
+def _cells(scale: Scale, models: Sequence[str]) -> list[Cell]:
+    return [cell for cell in goals.cells(scale) if cell.row.model in models]
