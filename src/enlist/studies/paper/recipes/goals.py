@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     @property
     def paper(self) -> int:
         """The paper's rounds."""
-        return (self.row.scaffold if self.method == "scaffold" else self.row.fedavg)[0]
+        return self.row.printed(self.method)[0]
 
 
 def cells(scale: Scale) -> list[Cell]:

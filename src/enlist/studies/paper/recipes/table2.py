@@ -37,6 +37,10 @@ class Row(NamedTuple):
     scaffold: tuple[int, float, float]
     fedavg: tuple[int, float, float]
 
+    def printed(self, method: str) -> tuple[int, float, float]:
+        """What the paper prints of a method."""
+        return self.scaffold if method == "scaffold" else self.fedavg
+
 
 ROWS = (
     Row("mnist", "digits:10", 10, "logistic", (3, 0.36, 0.32), (3, 0.18, 0.22)),

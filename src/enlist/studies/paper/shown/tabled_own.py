@@ -27,7 +27,7 @@ def start_rows(raw: Raw, scale: Scale) -> Grid:
         texts = [f"MNIST, {SKEWS[row.partition]}", f"{row.cohort}", MODELS[row.model]]
         for method in METHODS:
             texts += [_rounds(row_runs(raw, scales[start], row, method)) for start in starts.STARTS]
-            texts.append(f"{getattr(row, method)[0]}")
+            texts.append(f"{row.printed(method)[0]}")
         table.append(texts)
     return heads, table
 
@@ -41,7 +41,7 @@ def scaffold_rows(raw: Raw, scale: Scale) -> Grid:
         for each in scaffold.tries(scale)
     ]
     table += [
-        [f"paper, {NAMES[method]}", "–", *(f"{getattr(row, method)[0]}" for row in rows)]
+        [f"paper, {NAMES[method]}", "–", *(f"{row.printed(method)[0]}" for row in rows)]
         for method in METHODS[::-1]
     ]
     return heads, table

@@ -75,7 +75,7 @@ def cell(raw: Raw, scale: Scale, row: Row, method: str) -> Cell:
     runs, target, model = row_runs(raw, scale, row, method), TARGETS[row.dataset], model_of(scale, row)
     rounds = tuple(run.rounds_to(target) for run in runs)
     middle, most = median(rounds), ceiling(raw, scale, row.dataset, model)
-    paper = row.scaffold if method == "scaffold" else row.fedavg
+    paper = row.printed(method)
     # Some rows and some rounds, as at small scale, prove nothing impossible.
     proof = most if scale.name == "full" else None
     return Cell(
