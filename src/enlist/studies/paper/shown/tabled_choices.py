@@ -28,8 +28,9 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     rows = []
     for dataset, title in DATASETS.items():
         found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
-        best, word = choices.chosen(found), "chosen" if scale.name == "full" else "nearest"
-        for way in choices.tried(scale, dataset):
+        tried = choices.tried(scale, dataset)
+        best, word = choices.chosen(found, tried), "chosen" if scale.name == "full" else "would be chosen"
+        for way in tried:
             marks = [name for name, own in ((word, best), (USED, used)) if own and _alike(own, way)]
             measures = [NOT_RUN, "", ""] if way not in found else _measured(found[way])
             rows.append([title, way.words(), *measures, ", ".join(marks)])
@@ -58,9 +59,11 @@ def _chosen(found: Mapping[Way, choices.Outcome], scale: Scale, dataset: str, ti
     so_far = f" of the {len(found)} of {len(tried)} ways that were run" if len(found) < len(tried) else ""
     if scale.name != "full":
         return f"{title}: at {scale.name} scale {used} are used, whatever comes out here."
-    if (best := choices.chosen(found)) is None:
-        return f"{title}: none{so_far} reaches the target; {used} are used."
+    if (best := choices.chosen(found, tried)) is None:
+        return f"{title}: none{so_far} reaches the target; until all are run, {used} are used."
     said = f"{title}: the rule chooses {best.words()}{so_far}"
+    if not found[best].reached:
+        said = f"{title}: none reaches the target, and the rule chooses what comes farthest, {best.words()}"
     if _alike(best, way):
         return f"{said}, as in all other runs here."
     return f"{said}; all other runs here have {used}."
