@@ -28,7 +28,7 @@ def test_what_is_chosen_is_shown_with_its_rule(all_runs):
         ["CIFAR-10", "batches of 10, images varied (crop-flip)"],
     ]
     for own in (rows[:2], rows[2:]):
-        assert sum("would be chosen" in row[-1] for row in own) == 1
+        assert sum("best here" in row[-1] for row in own) == 1
         assert "used here" in own[1][-1]
     assert tabled_choices.choice_words(all_runs, SMALL).count("at small scale batches of 10 are used") == 2
     _, full = tabled_choices.choice_rows(made(FULL), FULL)

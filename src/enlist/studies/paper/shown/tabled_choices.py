@@ -29,7 +29,7 @@ def choice_rows(raw: Raw, scale: Scale) -> tuple[list[str], list[list[str]]]:
     for dataset, title in DATASETS.items():
         found, used = choices.outcomes(raw, scale, dataset), scale.ways[dataset]
         tried = choices.tried(scale, dataset)
-        best, word = choices.chosen(found, tried), "chosen" if scale.name == "full" else "would be chosen"
+        best, word = choices.chosen(found, tried), "chosen" if scale.name == "full" else "best here"
         for way in tried:
             marks = [name for name, own in ((word, best), (USED, used)) if own and _alike(own, way)]
             measures = [NOT_RUN, "", ""] if way not in found else _measured(found[way])
@@ -78,7 +78,7 @@ def beginning_rows(raw: Raw, scale: Scale) -> Grid:
     """MNIST's pixels and first weights: heads and rows."""
     found = beginnings.compared(raw, scale)
     best = beginnings.chosen(found)
-    word = "chosen" if scale.name == "full" else "would be chosen"
+    word = "chosen" if scale.name == "full" else "best here"
     rows = []
     for each in found:
         marks = [name for name, own in ((word, best), (USED, scale.ways["mnist"])) if own == each.way]
