@@ -13,7 +13,14 @@ from enlist.studies.paper.recipes.table2 import ROWS
 from enlist.studies.paper.setting import FULL, SMALL
 from enlist.studies.paper.shown.pieces import pieces_of
 from enlist.studies.paper.shown.tabled_goals import distance_rows, goal_words, round_rows
-from enlist.studies.paper.statistics.goals import Fit, distance, fits, nearest, within_factor
+from enlist.studies.paper.statistics.goals import Fit, fits, nearest, within_factor
+
+
+def distance(raw, scale, goal, batch, models=("logistic", "two_nn", "cnn")):
+    """How far this goal with this batch is."""
+    (far,) = [fit.distance for fit in fits(raw, scale, models) if fit[:2] == (goal, batch)]
+    return far
+
 
 PAPERS = {
     (row.partition, row.cohort, row.model, method): getattr(row, method)[0]
@@ -113,7 +120,8 @@ def test_the_nearest_goal_of_each_batch_is_said_also_without_lr():
 
     said = goal_words(made(FULL, then=then), FULL)
     assert "Without LR, which cannot come to 95%: 90%, 85%, 85% and 85%; " in said
-    assert "nearest with batches of 10, 20, 50 and 100: 87%, 82%, 82% and 82%." in said or "90%, 85%" in said
+    # LR's eight cells of 22 come to 87 and 82%, the others to 90 and 85%: most decide.
+    assert "nearest with batches of 10, 20, 50 and 100: 90%, 85%, 85% and 85%." in said
     assert "diverge" not in said
     assert "nothing of the paper" in goal_words(made(SMALL), SMALL)
 

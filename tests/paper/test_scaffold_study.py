@@ -75,7 +75,7 @@ def test_each_row_of_table_2_is_a_column_with_the_papers_rounds_below():
 
 def test_what_other_batches_would_have_said_stands_beside_the_claim_on_table_2():
     said = verdicts(made(FULL, then=failing("I")), FULL)[9].statistic
-    assert "by batch: 10: 4 of 4, 20: 4 of 4, 50: 4 of 4, 100: 4 of 4." in said
+    assert "in use): 10: 4 of 4, 20: 4 of 4, 50: 4 of 4, 100: 4 of 4." in said
 
     def slow(curve):
         """FedAvg takes three times as long with batches of 20, nobody arrives with those of 50."""
@@ -85,7 +85,7 @@ def test_what_other_batches_would_have_said_stands_beside_the_claim_on_table_2()
 
     said = verdicts(made(FULL, then=slow), FULL)[9].statistic
     # Where neither arrives nothing is said.
-    assert "by batch: 10: 4 of 4, 20: 0 of 4, 100: 4 of 4." in said
+    assert "in use): 10: 4 of 4, 20: 0 of 4, 100: 4 of 4." in said
     shared = set(table2.runs(FULL))
     before = verdicts(made(FULL, keep=lambda setting: setting in shared), FULL)[9].statistic
     assert "by batch" not in before

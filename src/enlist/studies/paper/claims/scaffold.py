@@ -233,7 +233,10 @@ def _other_batches(raw: Raw, scale: Scale) -> str:
         said += [f"{batch}: {signs.count(1)} of {len(signs)}"] if signs else []
     if len(said) < 2:
         return ""
-    return f"With 10 workers a round, rows of the 2NN and the CNN that are so, by batch: {', '.join(said)}."
+    return (
+        "To the target with 10 workers a round, rows of the 2NN and the CNN that are so, by batch (one seed but of "
+        f"that in use): {', '.join(said)}."
+    )
 
 
 def _median_to_target(runs: Sequence[Curve]) -> float:

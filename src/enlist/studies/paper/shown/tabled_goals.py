@@ -1,6 +1,6 @@
 """Which goal and which batch table 2's rounds on MNIST fit, as plain tables and in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from enlist.report.paper.figures import NOT_RUN
 from enlist.report.paper.page import Grid
@@ -13,10 +13,10 @@ from enlist.studies.paper.statistics.goals import (
     PERCENTS,
     PRINTED,
     Fit,
-    distance,
     diverged,
     fits,
     nearest,
+    nearest_by_batch,
     rounds_to,
     within_factor,
 )
@@ -35,14 +35,15 @@ def goal_grids(raw: Raw, scale: Scale) -> list[Grid]:
 
 def distance_rows(raw: Raw, scale: Scale) -> Grid:
     """A row for each goal, a column for each batch; the nearest of all is marked."""
-    best = nearest(fits(raw, scale))
+    known = fits(raw, scale)
+    best, by_pair = nearest(known), {(fit.goal, fit.batch): fit for fit in known}
     rows = []
     for goal in sorted({*SHOWN, *([] if best is None else [best.goal])}):
         texts = []
         for batch in goals.batches(scale):
-            far = distance(raw, scale, goal, batch)
-            mark = " nearest" if best is not None and (goal, batch) == best[:2] else ""
-            texts.append(NOT_RUN if far is None else f"{far:.2f}{mark}")
+            fit = by_pair.get((goal, batch))
+            mark = " nearest" if fit == best else ""
+            texts.append(NOT_RUN if fit is None else f"{fit.distance:.2f}{mark}")
         rows.append([f"{100 * goal:g}%{' (printed)' * (goal == PRINTED)}", *texts])
     return ["goal", *(f"batches of {batch}" for batch in goals.batches(scale))], rows
 
@@ -58,10 +59,7 @@ def round_rows(raw: Raw, scale: Scale) -> Grid:
         row = cell.row
         place = (f"MNIST, {SKEWS[row.partition]}", f"{row.cohort}", MODELS[row.model])
         ours = [_rounds(raw, scale, cell, *pair) for pair in pairs]
-        by_row.setdefault(place, {})[cell.method] = [
-            f"{cell.paper}",
-            *("–" if t is None else f"{t}" for t in ours),
-        ]
+        by_row.setdefault(place, {})[cell.method] = [f"{cell.paper}", *ours]
     nothing = [""] * (1 + len(pairs))
     rows = [
         [*place, *(text for method in METHODS for text in own.get(method, nothing))]
@@ -86,20 +84,19 @@ def _pairs(raw: Raw, scale: Scale) -> list[tuple[float, int]]:
 def goal_words(raw: Raw, scale: Scale) -> str:
     """Which goal is nearest with each batch, and how far the printed one is, with LR and without it."""
     known = fits(raw, scale)
-    if {fit.batch for fit in known} != set(goals.batches(scale)):
+    best, by_batch = nearest(known), nearest_by_batch(known)
+    if best is None or set(by_batch) != set(goals.batches(scale)):
         return "Not all runs are there yet."
-    best, used = min(known, key=_far), _fit(known, PRINTED, scale.ways["mnist"].batch)
-    by_batch = [min((fit for fit in known if fit.batch == batch), key=_far) for batch in goals.batches(scale)]
+    used = _fit(known, PRINTED, scale.ways["mnist"].batch)
     said = [
         "Mean distance from the paper's rounds, in doublings: "
         + "; ".join(_told(raw, scale, f) for f in (used, best)),
         f"Of all goals from {PERCENTS[0]} to {PERCENTS[-1]}% the nearest with batches of "
-        f"{_listed([str(fit.batch) for fit in by_batch])}: {_listed([_percent(fit.goal) for fit in by_batch])}",
+        f"{_listed([str(batch) for batch in by_batch])}: {_goals(by_batch)}",
     ]
     if rest := fits(raw, scale, REST):
-        own = [min((fit for fit in rest if fit.batch == batch), key=_far) for batch in goals.batches(scale)]
         said.append(
-            f"Without LR, which cannot come to {_percent(PRINTED)}: {_listed([_percent(fit.goal) for fit in own])}; "
+            f"Without LR, which cannot come to {_percent(PRINTED)}: {_goals(nearest_by_batch(rest))}; "
             + "; ".join(_told(raw, scale, _fit(rest, *fit[:2]), REST) for fit in (used, best))
         )
     gone = [(batch, diverged(raw, scale, batch)) for batch in goals.batches(scale)]
@@ -109,8 +106,8 @@ def goal_words(raw: Raw, scale: Scale) -> str:
     return " ".join(f"{each}." for each in said)
 
 
-def _far(fit: Fit) -> float:
-    return fit.distance
+def _goals(by_batch: Mapping[int, Fit]) -> str:
+    return _listed([_percent(fit.goal) for fit in by_batch.values()])
 
 
 def _fit(known: Sequence[Fit], goal: float, batch: int) -> Fit:

@@ -1,10 +1,10 @@
 """How far rounds to a goal, with a batch, are from those of table 2 on MNIST."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from enlist.studies.paper.raw import Raw
+from enlist.studies.paper.raw import Curve, Raw
 from enlist.studies.paper.recipe import THREE
 from enlist.studies.paper.recipes import goals
 from enlist.studies.paper.recipes.goals import Cell
@@ -30,31 +30,41 @@ def rounds_to(raw: Raw, scale: Scale, cell: Cell, goal: float, batch: int) -> in
     return None if curve is None else curve.rounds_to(goal)
 
 
-def distance(raw: Raw, scale: Scale, goal: float, batch: int, models: Sequence[str] = THREE) -> float | None:
-    """The mean of |log2(rounds / paper's rounds)| over the cells of these models; None where not all are there."""
-    far = []
-    for cell in _cells(scale, models):
-        curve = goals.found(raw, scale, cell, batch)
-        if curve is None:
-            return None
-        most = min(goals.ROUNDS, curve.setting.rounds)
-        far.append(abs(math.log2((curve.rounds_to(goal) or most) / cell.paper)))
-    return sum(far) / len(far) if far else None
-
-
 def fits(raw: Raw, scale: Scale, models: Sequence[str] = THREE) -> list[Fit]:
-    """Every goal with every batch whose cells are all there, by these models."""
-    return [
-        Fit(goal, batch, far)
-        for batch in goals.batches(scale)
-        for goal in CANDIDATES
-        if (far := distance(raw, scale, goal, batch, models)) is not None
+    """Every goal with every batch whose cells are all there, by these models.
+
+    The distance is the mean of |log2(rounds / paper's rounds)| over the cells; a goal that is not reached counts
+    with the rounds that count.
+    """
+    known = []
+    cells = _cells(scale, models)
+    for batch in goals.batches(scale):
+        curves = [goals.found(raw, scale, cell, batch) for cell in cells]
+        there = [(cell.paper, curve) for cell, curve in zip(cells, curves, strict=True) if curve is not None]
+        if cells and len(there) == len(cells):
+            known += [Fit(goal, batch, _distance(there, goal)) for goal in CANDIDATES]
+    return known
+
+
+def _distance(there: Sequence[tuple[int, Curve]], goal: float) -> float:
+    far = [
+        abs(math.log2((curve.rounds_to(goal) or min(goals.ROUNDS, curve.setting.rounds)) / paper))
+        for paper, curve in there
     ]
+    return sum(far) / len(far)
 
 
-def nearest(known: Sequence[Fit]) -> Fit | None:
+def nearest(known: Iterable[Fit]) -> Fit | None:
     """The one with the least distance; of equal ones the first."""
     return min(known, key=lambda fit: fit.distance, default=None)
+
+
+def nearest_by_batch(known: Sequence[Fit]) -> dict[int, Fit]:
+    """For each batch its own."""
+    groups: dict[int, list[Fit]] = {}
+    for fit in known:
+        groups.setdefault(fit.batch, []).append(fit)
+    return {batch: best for batch, group in groups.items() if (best := nearest(group)) is not None}
 
 
 def within_factor(
